@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Creating and destroying caches.
+ *
+ * Both happen under the registry lock. A cache comes with the internal cache of its sheaves, which in
+ * turn comes with "sheaf-boot"; internal caches live as long as the program.
+ *
+ * Destroying first waits for what is deferred, then empties the CPUs, the barns and the lists, in this
+ * order, since each step fills the next. If a slab is left then, an object is still out: the cache stays,
+ * only colder.
+ */
+#include <errno.h>
+#include <string.h>
+#include "base/print.h"
+#include "cache/internal.h"
+
+#define KNOWN_FLAGS	    (USLUB_HWCACHE_ALIGN | USLUB_TYPESAFE_BY_RCU | USLUB_MERGE)
+#define SHEAF_CACHE_STEP    64 /* sizes of internal caches */
+#define INTERNAL_CAPACITY   28 /* sheaves of internal caches: 256 bytes */
+
+/* ---- formulas ------------------------------------------------------------------------------------- */
+
+static unsigned default_capacity(size_t size)
+{
+	return size >= 4096 ? 4 : size >= 1024 ? 12 : size >= 256 ? 28 : 60;
+}
+
+static unsigned default_min_partial(size_t size)
+{
+	return min(max(ilog2(size) / 2, 5u), 10u);
+}
+
+static unsigned choose_capacity(const struct uslub_cache_args *args, const struct uslub_policy *p,
+				size_t size)
+{
+	if (p->sheaf_capacity == USLUB_POLICY_NONE)
+		return 0;
+	if (p->sheaf_capacity)
+		return (unsigned)p->sheaf_capacity;
+	return max(args->sheaf_capacity, default_capacity(size));
+}
+
+/* ---- internal caches ------------------------------------------------------------------------------ */
+
+static struct uslub_cache *internal_cache(const char *name, size_t size, unsigned capacity,
+					  struct uslub_cache *sheaves)
+{
+	struct uslub_cache_args args = {
+		.args_size = sizeof(args),
+		.policy.sheaf_capacity = capacity ? capacity : USLUB_POLICY_NONE,
+	};
+	struct uslub_cache *c;
+
+	list_for_each_entry(c, &registry, link)
+		if (c->internal && !strcmp(c->name, name))
+			return c;
+	return cache_create_locked(name, size, &args, sheaves, true);
+}
+
+/* Where sheaves of a capacity come from. */
+static struct uslub_cache *sheaf_source(unsigned capacity)
+{
+	size_t bytes = align_up(sheaf_bytes(capacity), SHEAF_CACHE_STEP);
+	struct uslub_cache *boot;
+	char name[CACHE_NAME_MAX];
+
+	boot = internal_cache("sheaf-boot", sheaf_bytes(INTERNAL_CAPACITY), 0, NULL);
+	if (!boot)
+		return NULL;
+	print_string(name, sizeof(name), "sheaf-%zu", bytes);
+	return internal_cache(name, bytes, INTERNAL_CAPACITY, boot);
+}
+
+/* ---- creation ------------------------------------------------------------------------------------- */
+
+static bool args_valid(const char *name, size_t size, const struct uslub_cache_args *args)
+{
+	return name && *name && strlen(name) < CACHE_NAME_MAX && size && size <= BLOCK_SIZE &&
+	       args->args_size == sizeof(*args) &&
+	       (!args->align || (is_power_of_2(args->align) && args->align <= plat_page_size())) &&
+	       !(args->flags & ~KNOWN_FLAGS) && args->sheaf_capacity <= SHEAF_CAPACITY_MAX &&
+	       (!(args->flags & USLUB_TYPESAFE_BY_RCU) || args->rcu);
+}
+
+static void release_at_once(struct node *n, struct slab *slab)
+{
+	(void)n;
+	slab_release(slab);
+}
+
+static void release_after_grace(struct node *n, struct slab *slab)
+{
+	struct uslub_cache *c = container_of(n->class, struct uslub_cache, class);
+
+	rcu_queue_slab(c->domain, slab);
+}
+
+static void cache_free_memory(struct uslub_cache *c)
+{
+	arena_free(c->pcs, c->nslots * sizeof(*c->pcs));
+	arena_free(c->idle, c->nslots * sizeof(*c->idle));
+	arena_free(c->class.counters.words, counters_bytes(c->nslots));
+	arena_free(c->nodes, plat_nnodes() * sizeof(*c->nodes));
+	arena_free(c->barns, plat_nnodes() * sizeof(*c->barns));
+	arena_free(c, sizeof(*c));
+}
+
+static struct uslub_cache *cache_alloc_memory(void)
+{
+	struct uslub_cache *c = arena_alloc(sizeof(*c));
+
+	if (!c)
+		return NULL;
+	c->nslots = plat_nslots();
+	c->pcs = arena_alloc(c->nslots * sizeof(*c->pcs));
+	c->idle = arena_alloc(c->nslots * sizeof(*c->idle));
+	c->class.counters.nslots = c->nslots;
+	c->class.counters.words = arena_alloc(counters_bytes(c->nslots));
+	c->nodes = arena_alloc(plat_nnodes() * sizeof(*c->nodes));
+	c->barns = arena_alloc(plat_nnodes() * sizeof(*c->barns));
+	if (c->pcs && c->idle && c->class.counters.words && c->nodes && c->barns)
+		return c;
+	cache_free_memory(c);
+	return NULL;
+}
+
+static void open_fast_paths(struct uslub_cache *c)
+{
+	uint32_t cpus = c->capacity ? plat_seq_limit : 0;
+	bool look_at_node = plat_nnodes() > 1;
+
+	c->pop_cpus = cpus;
+	c->push_cpus = look_at_node ? 0 : cpus;
+	c->rcu_cpus = look_at_node || !c->domain ? 0 : cpus;
+}
+
+/* Fills in the cache; 0 or -errno. */
+static int cache_init(struct uslub_cache *c, const char *name, size_t size,
+		      const struct uslub_cache_args *args)
+{
+	struct slab_layout layout = {
+		.object_size = size,
+		.align = args->align,
+		.hwcache_align = args->flags & USLUB_HWCACHE_ALIGN,
+		.typesafe = args->flags & USLUB_TYPESAFE_BY_RCU,
+		.ctor = args->ctor,
+	};
+	unsigned min_partial;
+
+	strcpy(c->name, name);
+	c->args = *args;
+	c->refcount = 1;
+	list_init(&c->aliases);
+	plat_lock_init(&c->close_lock, RANK_CLOSE);
+	if (!slab_class_init(&c->class, &layout) ||
+	    !policy_resolve(c->internal ? "" : name, &args->policy, &c->policy))
+		return -EINVAL;
+	c->class.name = c->name;
+	c->class.key = plat_random();
+	c->capacity = choose_capacity(args, &c->policy, size);
+	c->policy.sheaf_capacity = c->capacity ? c->capacity : USLUB_POLICY_NONE;
+	c->prefill_barn = c->policy.prefill_barn == USLUB_POLICY_ON;
+	c->rcu_limit = c->policy.rcu_limit;
+	min_partial = args->min_partial ? args->min_partial : default_min_partial(size);
+	for (unsigned n = 0; n < plat_nnodes(); n++) {
+		node_init(&c->nodes[n], &c->class, min_partial,
+			  c->class.typesafe ? release_after_grace : release_at_once);
+		barn_init(&c->barns[n], (unsigned)c->policy.barn_full,
+			  (unsigned)c->policy.barn_empty);
+	}
+	if (args->rcu) {
+		c->domain = rcu_domain_get(args->rcu);
+		if (!c->domain)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+struct uslub_cache *cache_create_locked(const char *name, size_t object_size,
+					const struct uslub_cache_args *args,
+					struct uslub_cache *sheaves, bool internal)
+{
+	struct uslub_cache *c = cache_alloc_memory();
+	int error = -ENOMEM;
+
+	if (c) {
+		c->internal = internal;
+		error = cache_init(c, name, object_size, args);
+	}
+	if (!error) {
+		c->sheaves = sheaves;
+		if (!sheaves && c->capacity)
+			c->sheaves = sheaf_source(c->capacity);
+		if (!c->sheaves && c->capacity)
+			error = -ENOMEM;
+	}
+	if (error) {
+		if (c)
+			cache_free_memory(c);
+		plat_set_errno(-error);
+		return NULL;
+	}
+	open_fast_paths(c);
+	list_add_tail(&registry, &c->link);
+	return c;
+}
+
+/* ---- merging -------------------------------------------------------------------------------------- */
+
+static bool mergeable(const struct uslub_cache *c, size_t size, const struct uslub_cache_args *args)
+{
+	return c->args.flags & USLUB_MERGE && !c->args.ctor && c->class.object_size == size &&
+	       c->args.align == args->align && c->args.flags == args->flags &&
+	       c->args.sheaf_capacity == args->sheaf_capacity &&
+	       c->args.min_partial == args->min_partial && c->args.rcu == args->rcu &&
+	       !memcmp(&c->args.policy, &args->policy, sizeof(args->policy));
+}
+
+/* A cache that the new one can be another name of. */
+static struct uslub_cache *merge(const char *name, size_t size, const struct uslub_cache_args *args)
+{
+	struct alias *alias;
+	struct uslub_cache *c;
+
+	if (!(args->flags & USLUB_MERGE) || args->ctor)
+		return NULL;
+	list_for_each_entry(c, &registry, link) {
+		if (!mergeable(c, size, args))
+			continue;
+		alias = arena_alloc(sizeof(*alias));
+		if (!alias)
+			return NULL;
+		strcpy(alias->name, name);
+		list_add(&c->aliases, &alias->link);
+		c->refcount++;
+		return c;
+	}
+	return NULL;
+}
+
+struct uslub_cache *uslub_cache_create(const char *name, size_t object_size,
+				       const struct uslub_cache_args *given)
+{
+	struct uslub_cache_args none = { .args_size = sizeof(none) };
+	const struct uslub_cache_args *args = given ? given : &none;
+	struct uslub_cache *c;
+
+	if (!args_valid(name, object_size, args)) {
+		plat_set_errno(EINVAL);
+		return NULL;
+	}
+	uslub_start();
+	plat_lock(&registry_lock);
+	c = merge(name, object_size, args);
+	if (!c)
+		c = cache_create_locked(name, object_size, args, NULL, false);
+	plat_unlock(&registry_lock);
+	return c;
+}
+
+/* ---- destruction ---------------------------------------------------------------------------------- */
+
+/* One name less. True: the cache still has others. */
+static bool unmerge(struct uslub_cache *c)
+{
+	struct alias *alias;
+	bool shared;
+
+	plat_lock(&registry_lock);
+	shared = c->refcount > 1;
+	if (shared) {
+		c->refcount--;
+		alias = list_entry(c->aliases.next, struct alias, link);
+		list_del(&alias->link);
+		arena_free(alias, sizeof(*alias));
+	}
+	plat_unlock(&registry_lock);
+	return shared;
+}
+
+int uslub_cache_destroy(struct uslub_cache *c)
+{
+	if (!c || unmerge(c))
+		return 0;
+	rcu_barrier_dead(c);
+	cache_drain(c, true);
+	if (cache_release_slabs(c))
+		return -EBUSY;
+	plat_lock(&registry_lock);
+	list_del(&c->link);
+	plat_unlock(&registry_lock);
+	/* Slabs of a type-safe cache name their class until their grace period is over. */
+	if (c->class.typesafe)
+		rcu_wait(c->domain);
+	cache_free_memory(c);
+	supply_trim();
+	return 0;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the cache layer share. Prototypes are grouped under the file that defines them.
+ */
+#ifndef USLUB_CACHE_INTERNAL_H
+#define USLUB_CACHE_INTERNAL_H
+
+#include <uslub/uslub.h>
+#include "base/base.h"
+#include "base/list.h"
+#include "base/sheaf.h"
+#include "platform/platform.h"
+#include "stats/counters.h"
+#include "tiers/arena.h"
+#include "tiers/barn.h"
+#include "tiers/node.h"
+#include "tiers/percpu.h"
+#include "tiers/slab.h"
+
+#define CACHE_NAME_MAX 64
+
+struct rcu_domain;
+
+/* What the idle look saw last of another CPU. */
+struct idle_seen {
+	uint64_t main, rcu; /* words */
+	uint64_t since;
+};
+
+struct uslub_cache {
+	/* The fast paths read this line and no other. */
+	struct pcs *pcs;
+	uint32_t pop_cpus;  /* CPUs whose slots the inline sequences may use: all, or 0 */
+	uint32_t push_cpus; /* 0 as well where frees have to look at the object's node */
+	uint32_t rcu_cpus;
+	uint32_t capacity; /* of a sheaf; 0: no sheaves */
+	uint32_t nslots;
+	bool prefill_barn;
+
+	struct slab_class class cacheline;
+	struct node *nodes;	       /* one per NUMA node */
+	struct barn *barns;	       /* one per NUMA node */
+	struct uslub_cache *sheaves;   /* where this cache's sheaves come from */
+	struct rcu_domain *domain;     /* NULL: created without a flavor */
+	uint64_t rcu_limit;	       /* bytes */
+	struct uslub_policy policy;    /* in force */
+	struct uslub_cache_args args;  /* as given */
+	struct list link;	       /* registry */
+	struct list aliases;	       /* of struct alias; registry lock */
+	unsigned refcount;	       /* registry lock */
+	bool internal;		       /* its objects are sheaves */
+	char name[CACHE_NAME_MAX];
+
+	struct plat_lock close_lock cacheline; /* one remote close at a time */
+	struct idle_seen *idle;		       /* per slot; under close_lock */
+	uint32_t slow_steps;		       /* racy: paces the idle look */
+	uint32_t idle_cursor;		       /* under close_lock */
+	uint64_t rcu_queued cacheline;	       /* atomic: objects waiting in the domain */
+};
+
+static inline const struct counters *counters(const struct uslub_cache *c)
+{
+	return &c->class.counters;
+}
+
+static inline struct barn *local_barn(struct uslub_cache *c)
+{
+	return &c->barns[plat_this_node()];
+}
+
+static inline struct percpu_slot *main_slot(struct uslub_cache *c, unsigned cpu)
+{
+	return pcs_slot(c->pcs, cpu, PCS_MAIN);
+}
+
+static inline struct percpu_slot *rcu_slot(struct uslub_cache *c, unsigned cpu)
+{
+	return pcs_slot(c->pcs, cpu, PCS_RCU);
+}
+
+static inline bool slot_closed(const struct percpu_slot *slot)
+{
+	return plat_load(&slot->word) & WORD_WHO;
+}
+
+/* Flags of an allocation as the lower tiers name them. */
+static inline unsigned node_flags(unsigned flags)
+{
+	return (flags & (USLUB_NOWAIT | USLUB_NOLOCK) ? NODE_NOWAIT : 0) |
+	       (flags & USLUB_NOLOCK ? NODE_NOLOCK : 0);
+}
+
+/* The node of an object, which must be ours. */
+static inline unsigned object_node(const struct uslub_cache *c, const void *object)
+{
+	return slab_of(&c->class, object)->node;
+}
+
+/* Is the object somewhere else than the thread? Never on a machine with one node. */
+static inline bool object_remote(const struct uslub_cache *c, const void *object)
+{
+	return unlikely(plat_nnodes() > 1) && object_node(c, object) != plat_this_node();
+}
+
+/* cache.c */
+hidden void *cache_alloc_slow(struct uslub_cache *c, unsigned flags);
+hidden void cache_free_slow(struct uslub_cache *c, void *object, unsigned flags);
+hidden void cache_free_slabs(struct uslub_cache *c, void **objects, unsigned n, unsigned flags);
+
+/*
+ * Puts `sheaf` into the place of the CPU's spare, and what was there where it belongs. False: the thread
+ * has moved on, or the slot is closed; the sheaf is still the caller's.
+ */
+hidden bool cache_swap_spare(struct uslub_cache *c, unsigned cpu, struct uslub_sheaf *sheaf);
+
+/* sheaves.c */
+hidden struct uslub_sheaf *sheaf_new(struct uslub_cache *c, unsigned flags);
+hidden struct uslub_sheaf *sheaf_new_oversize(struct uslub_cache *c, unsigned n, unsigned flags);
+hidden void sheaf_free(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags);
+/* Returns all objects to their slabs. */
+hidden void sheaf_flush(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags);
+/* Fills up from slabs, until it holds n; returns whether it does. */
+hidden bool sheaf_refill(struct uslub_cache *c, struct uslub_sheaf *s, unsigned n, unsigned flags);
+/* Where a sheaf goes that nobody wants: barn if it is empty and there is room, else away. */
+hidden void sheaf_put_empty(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s);
+/* The same for one of any fill, after a lost race; full ones ignore the barn's limit. */
+hidden void sheaf_put_any(struct uslub_cache *c, struct uslub_sheaf *s);
+hidden struct uslub_sheaf *sheaf_get_empty(struct uslub_cache *c, unsigned flags);
+
+/* drain.c */
+hidden void cache_slow_step(struct uslub_cache *c);
+hidden int cache_drain(struct uslub_cache *c, bool dead);
+hidden uint64_t cache_release_slabs(struct uslub_cache *c);
+
+/* rcu.c */
+hidden struct rcu_domain *rcu_domain_get(const struct rcu_flavor_struct *flavor);
+hidden void rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn);
+hidden void rcu_queue_slab(struct rcu_domain *d, struct slab *slab);
+hidden void rcu_wait(struct rcu_domain *d);
+hidden void rcu_taken(void *arg, unsigned cpu, const struct pcs_contents *contents);
+hidden void rcu_barrier_dead(struct uslub_cache *c);
+hidden uint64_t rcu_oldest(const struct rcu_domain *d);
+hidden unsigned rcu_domains(void);
+hidden struct plat_lock *rcu_lock_batch(unsigned domain);
+hidden struct plat_lock *rcu_lock_reserve(unsigned domain);
+hidden void rcu_child(void); /* after fork: the reclaimers are gone */
+
+/* policy.c */
+hidden bool policy_resolve(const char *name, const struct uslub_policy *given,
+			   struct uslub_policy *out);
+
+/* registry.c */
+struct alias {
+	struct list link;
+	char name[CACHE_NAME_MAX];
+};
+hidden extern struct plat_lock registry_lock;
+hidden extern struct list registry;
+
+/* create.c */
+hidden struct uslub_cache *cache_create_locked(const char *name, size_t object_size,
+					       const struct uslub_cache_args *args,
+					       struct uslub_cache *sheaves, bool internal);
+
+/* start.c */
+hidden void uslub_start(void);
+
+#endif /* USLUB_CACHE_INTERNAL_H */

@@ -1,0 +1,662 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Deferred frees.
+ *
+ * 1. The way of an object
+ *    uslub_cache_free_rcu() pushes it into the CPU's RCU sheaf: the same sequence as a free, on the
+ *    CPU's second slot, so that deferred frees never wait for the allocation side. The push that finds
+ *    the sheaf full brings an empty one, flips to it and queues the full one to the domain. After a
+ *    grace period the reclaimer puts whole sheaves into the barn of their node, to be allocated from
+ *    again, or flushes them when the barn is full.
+ *    Objects of other nodes, and those for which no empty sheaf could be had, go into blocks of pointers
+ *    instead and end in their slabs. The memory for blocks is kept in reserve.
+ *
+ * 2. Domains and reclaimers
+ *    One domain per liburcu flavor in use, for ever. Its reclaimer is a thread, started with the first
+ *    thing queued, that loops: take everything queued, wait for one grace period, dispose of it. It never
+ *    sleeps while there is work and is not woken while there is none. It is no reader, so it need not be
+ *    registered with any flavor. call_rcu is not used: its worker sleeps 10 ms for each batch, and its
+ *    fork handlers could deadlock with ours.
+ *
+ * 3. The queue
+ *    is lock-free: pushes by compare-exchange, one stack per node; the reclaimer exchanges each for NULL.
+ *    What it took lies in domain->batch, not on its own stack: a fork in the middle loses nothing, since
+ *    the child moves the batch back to the queue and waits another grace period.
+ *
+ * 4. Nothing slips through (barrier, destroy)
+ *    A full sheaf is in nobody's structure between the flip that detached it and the push that queued
+ *    it. So whoever is about to flip raises the CPU's rcu_inflight first and lowers it after queueing.
+ *    A barrier empties the rcu slots of all CPUs by remote close, then waits until every rcu_inflight
+ *    has been seen at 0, then waits for the domain's next full round. If a flip came before the close,
+ *    its raise is visible to who sees the flip's effect; if it comes after, its object was not freed
+ *    before the barrier was called, or its sheaf was taken by the close.
+ *    Rounds: a waiter takes a number (`asked`); the reclaimer notes `asked` before it takes the queue
+ *    and publishes it as `done` after disposal. done >= number means: taken after the number was drawn.
+ *
+ * 5. Memory
+ *    free_rcu never blocks, for its caller may be a reader, on whom the grace period waits. Past the
+ *    cache's rcu-limit it hurries the reclaimer and counts that. If even blocks run out with all
+ *    memory, a caller that is no reader waits for a grace period itself; a reader's object is leaked,
+ *    with a message: the alternatives are a deadlock and a use after free.
+ */
+#include "cache/internal.h"
+
+#define DOMAINS	       8
+#define NODE_NO_BARN   UINT32_MAX /* in sheaf->node: flush, do not put into a barn */
+#define RESERVE_BLOCKS 16
+
+/* A page of pointers to deferred objects. */
+struct block {
+	struct block *next;
+	size_t used;
+	void *objects[];
+};
+
+struct rcu_domain {
+	const struct rcu_flavor_struct *flavor; /* atomic: set once */
+	struct {
+		struct uslub_sheaf *sheaves; /* atomic: the queue of a node */
+	} cacheline queue[PLAT_MAX_NODES];
+	struct slab *slabs; /* atomic: of type-safe caches, waiting for a grace period */
+
+	uint32_t awake cacheline; /* atomic, futex: 1 while the reclaimer works */
+	uint32_t started;	  /* atomic: 1 while there is a reclaimer */
+	uint64_t asked;		  /* atomic */
+	uint64_t done;		  /* atomic */
+	uint32_t done_futex;	  /* bumped with done */
+	uint64_t queued_since;	  /* atomic: time of the first push since the queue was empty; 0 */
+	uint64_t batch_since;	  /* atomic: the same of the batch under way */
+
+	struct plat_lock batch_lock cacheline;
+	struct uslub_sheaf *batch;    /* under batch_lock: taken off the queue */
+	struct block *batch_blocks;   /* under batch_lock */
+	struct slab *batch_slabs;     /* under batch_lock */
+	struct plat_lock reserve_lock;
+	struct block *current;	      /* under reserve_lock: being filled */
+	struct block *full;	      /* under reserve_lock: the others, some not full */
+	struct block *reserve;	      /* under reserve_lock: empty ones */
+	unsigned nreserve;
+};
+
+static struct rcu_domain domains[DOMAINS];
+
+/* ---- blocks of pointers --------------------------------------------------------------------------- */
+
+static size_t block_room(void)
+{
+	return (plat_page_size() - sizeof(struct block)) / sizeof(void *);
+}
+
+static struct block *block_new(unsigned flags)
+{
+	struct page *page = supply_alloc(0, plat_this_node(), flags);
+	struct block *b = page ? page_address(page) : NULL;
+
+	if (b) {
+		b->next = NULL;
+		b->used = 0;
+	}
+	return b;
+}
+
+/* Under reserve_lock: one from the reserve. */
+static struct block *reserve_take(struct rcu_domain *d)
+{
+	struct block *b = d->reserve;
+
+	if (b) {
+		d->reserve = b->next;
+		d->nreserve--;
+		b->next = NULL;
+		b->used = 0;
+	}
+	return b;
+}
+
+static void block_free(struct rcu_domain *d, struct block *b)
+{
+	plat_lock(&d->reserve_lock);
+	if (d->nreserve < RESERVE_BLOCKS) {
+		b->next = d->reserve;
+		d->reserve = b;
+		d->nreserve++;
+		b = NULL;
+	}
+	plat_unlock(&d->reserve_lock);
+	if (b)
+		supply_free(supply_page_of(b));
+}
+
+static bool reserve_fill(struct rcu_domain *d)
+{
+	struct block *b;
+
+	while (d->nreserve < RESERVE_BLOCKS) {
+		b = block_new(0);
+		if (!b)
+			return false;
+		block_free(d, b);
+	}
+	return true;
+}
+
+/* ---- domains -------------------------------------------------------------------------------------- */
+
+/* Under the registry lock. */
+struct rcu_domain *rcu_domain_get(const struct rcu_flavor_struct *flavor)
+{
+	struct rcu_domain *d;
+
+	for (unsigned i = 0; i < DOMAINS; i++) {
+		d = &domains[i];
+		if (d->flavor == flavor)
+			return reserve_fill(d) ? d : NULL;
+		if (!d->flavor) {
+			plat_lock_init(&d->batch_lock, RANK_RECLAIM);
+			plat_lock_init(&d->reserve_lock, RANK_RESERVE);
+			if (!reserve_fill(d))
+				return NULL;
+			plat_store_release(&d->flavor, flavor);
+			return d;
+		}
+	}
+	return NULL;
+}
+
+unsigned rcu_domains(void)
+{
+	unsigned n = 0;
+
+	while (n < DOMAINS && plat_load_acquire(&domains[n].flavor))
+		n++;
+	return n;
+}
+
+struct plat_lock *rcu_lock_batch(unsigned domain)
+{
+	return &domains[domain].batch_lock;
+}
+
+struct plat_lock *rcu_lock_reserve(unsigned domain)
+{
+	return &domains[domain].reserve_lock;
+}
+
+uint64_t rcu_oldest(const struct rcu_domain *d)
+{
+	uint64_t since = plat_load(&d->batch_since), now = plat_now();
+
+	if (!since)
+		since = plat_load(&d->queued_since);
+	return since && since < now ? now - since : 0;
+}
+
+/* ---- the reclaimer -------------------------------------------------------------------------------- */
+
+/* After its grace period: a sheaf to its barn, else its objects to their slabs. */
+static void dispose_sheaf(struct uslub_sheaf *s)
+{
+	struct uslub_cache *c = s->cache;
+	struct barn *barn = s->node == NODE_NO_BARN ? NULL : &c->barns[s->node];
+
+	plat_fetch_sub(&c->rcu_queued, s->fill);
+	if (s->fill) {
+		if (barn && barn_put_full(barn, s, false, false)) {
+			count(counters(c), CTR_barn_put);
+			return;
+		}
+		if (barn)
+			count(counters(c), CTR_barn_put_fail);
+		sheaf_flush(c, s, 0);
+	}
+	if (barn)
+		sheaf_put_empty(c, barn, s);
+	else
+		sheaf_free(c, s, 0);
+}
+
+static struct uslub_cache *cache_of(void *object)
+{
+	struct slab *slab = (struct slab *)supply_page_of(object);
+
+	return container_of(slab->class, struct uslub_cache, class);
+}
+
+static void dispose_block(struct rcu_domain *d, struct block *b)
+{
+	struct uslub_cache *c;
+
+	for (size_t i = 0; i < b->used; i++) {
+		c = cache_of(b->objects[i]);
+		plat_fetch_sub(&c->rcu_queued, 1);
+		cache_free_slabs(c, &b->objects[i], 1, 0);
+	}
+	block_free(d, b);
+}
+
+/* Takes one thing off the batch and disposes of it; fork sees it before or after. */
+static bool dispose_one(struct rcu_domain *d)
+{
+	struct uslub_sheaf *sheaf;
+	struct block *block;
+	struct slab *slab;
+
+	plat_lock(&d->batch_lock);
+	sheaf = d->batch;
+	block = d->batch_blocks;
+	slab = d->batch_slabs;
+	if (sheaf) {
+		d->batch = sheaf->next;
+		dispose_sheaf(sheaf);
+	} else if (block) {
+		d->batch_blocks = block->next;
+		dispose_block(d, block);
+	} else if (slab) {
+		d->batch_slabs = slab->next;
+		slab_release(slab);
+	}
+	plat_unlock(&d->batch_lock);
+	return sheaf || block || slab;
+}
+
+static struct block *take_blocks(struct rcu_domain *d)
+{
+	struct block *b;
+
+	plat_lock(&d->reserve_lock);
+	b = d->full;
+	if (d->current) {
+		d->current->next = b;
+		b = d->current;
+	}
+	d->full = NULL;
+	d->current = NULL;
+	plat_unlock(&d->reserve_lock);
+	return b;
+}
+
+/* Moves all that is queued to the batch, oldest first. False: nothing. */
+static bool take_queue(struct rcu_domain *d)
+{
+	struct uslub_sheaf *s, *next;
+
+	plat_lock(&d->batch_lock);
+	plat_store(&d->batch_since, plat_load(&d->queued_since));
+	plat_store(&d->queued_since, 0);
+	d->batch_slabs = plat_exchange(&d->slabs, NULL);
+	for (unsigned n = 0; n < plat_nnodes(); n++) {
+		if (!plat_load(&d->queue[n].sheaves))
+			continue;
+		for (s = plat_exchange(&d->queue[n].sheaves, NULL); s; s = next) {
+			next = s->next;
+			s->next = d->batch;
+			d->batch = s;
+		}
+	}
+	d->batch_blocks = take_blocks(d);
+	plat_unlock(&d->batch_lock);
+	return d->batch || d->batch_blocks || d->batch_slabs;
+}
+
+/* One round: everything queued before the call is disposed of. False: there was nothing. */
+static bool reclaim_round(struct rcu_domain *d)
+{
+	uint64_t asked = plat_load_acquire(&d->asked);
+	bool any = take_queue(d);
+
+	if (any) {
+		plat_rcu_synchronize(d->flavor);
+		while (dispose_one(d))
+			;
+	}
+	plat_store(&d->batch_since, 0);
+	plat_store_release(&d->done, asked);
+	plat_fetch_add(&d->done_futex, 1);
+	plat_wake(&d->done_futex);
+	return any;
+}
+
+static bool work_waits(struct rcu_domain *d)
+{
+	if (plat_load(&d->slabs) || plat_load(&d->current) || plat_load(&d->full) ||
+	    plat_load(&d->asked) != plat_load(&d->done))
+		return true;
+	for (unsigned n = 0; n < plat_nnodes(); n++)
+		if (plat_load(&d->queue[n].sheaves))
+			return true;
+	return false;
+}
+
+static void *reclaimer(void *arg)
+{
+	struct rcu_domain *d = arg;
+
+	for (;;) {
+		if (reclaim_round(d))
+			continue;
+		/* Announce the sleep, then look again: a push either sees it or is seen. */
+		plat_store(&d->awake, 0);
+		plat_fence();
+		if (work_waits(d))
+			plat_store(&d->awake, 1);
+		else
+			plat_wait(&d->awake, 0, 0);
+	}
+	return NULL;
+}
+
+/*
+ * Something has been queued: see that somebody comes for it. `started` is the right to run rounds: the
+ * reclaimer has it for ever, a waiter for one round where no thread can be had.
+ */
+static void wake_reclaimer(struct rcu_domain *d)
+{
+	uint32_t no = 0;
+
+	plat_fence();
+	if (likely(plat_load(&d->awake)))
+		return;
+	plat_store(&d->awake, 1);
+	if (plat_load(&d->started) || !plat_cas(&d->started, &no, 1)) {
+		plat_wake(&d->awake);
+		return;
+	}
+	if (plat_thread_start(reclaimer, d)) {
+		/* Things stay queued; the next push tries again, a waiter helps himself. */
+		plat_store(&d->awake, 0);
+		plat_store_release(&d->started, 0);
+	}
+}
+
+static void help(struct rcu_domain *d)
+{
+	uint32_t no = 0;
+
+	if (plat_load(&d->started) || !plat_cas(&d->started, &no, 1))
+		return;
+	reclaim_round(d);
+	plat_store(&d->awake, 0);
+	plat_store_release(&d->started, 0);
+}
+
+/* Waits until all that is queued now has been disposed of. */
+void rcu_wait(struct rcu_domain *d)
+{
+	uint64_t number = plat_fetch_add(&d->asked, 1) + 1;
+	bool online = plat_rcu_wait_begin(d->flavor);
+	uint32_t seen;
+
+	for (;;) {
+		seen = plat_load_acquire(&d->done_futex);
+		if (plat_load_acquire(&d->done) >= number)
+			break;
+		wake_reclaimer(d);
+		help(d);
+		if (plat_load_acquire(&d->done) < number)
+			plat_wait(&d->done_futex, seen, 10000000);
+	}
+	plat_rcu_wait_end(d->flavor, online);
+}
+
+/*
+ * In the child the reclaimer does not exist. What it had taken waits again; a new one comes on need.
+ * fork() holds both locks.
+ */
+void rcu_child(void)
+{
+	struct uslub_sheaf *s;
+	struct block *b;
+	struct slab *slab;
+	struct rcu_domain *d;
+
+	for (unsigned i = 0; i < rcu_domains(); i++) {
+		d = &domains[i];
+		while ((s = d->batch)) {
+			d->batch = s->next;
+			s->next = d->queue[0].sheaves;
+			d->queue[0].sheaves = s;
+		}
+		while ((b = d->batch_blocks)) {
+			d->batch_blocks = b->next;
+			b->next = d->full;
+			d->full = b;
+		}
+		while ((slab = d->batch_slabs)) {
+			d->batch_slabs = slab->next;
+			slab->next = d->slabs;
+			d->slabs = slab;
+		}
+		d->started = 0;
+		d->awake = 0;
+	}
+}
+
+/* ---- queueing ------------------------------------------------------------------------------------- */
+
+static void note_time(struct rcu_domain *d)
+{
+	if (unlikely(!plat_load(&d->queued_since)))
+		plat_store(&d->queued_since, plat_now());
+}
+
+void rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn)
+{
+	struct rcu_domain *d = c->domain;
+	unsigned node = plat_this_node();
+	uint64_t queued;
+
+	s->node = to_barn ? node : NODE_NO_BARN;
+	queued = plat_fetch_add(&c->rcu_queued, s->fill) + s->fill;
+	note_time(d);
+	s->next = plat_load(&d->queue[node].sheaves);
+	while (!plat_cas(&d->queue[node].sheaves, &s->next, s))
+		;
+	if (unlikely(queued * c->class.size > c->rcu_limit))
+		count(counters(c), CTR_rcu_hurried);
+	wake_reclaimer(d);
+}
+
+void rcu_queue_slab(struct rcu_domain *d, struct slab *slab)
+{
+	note_time(d);
+	slab->next = plat_load(&d->slabs);
+	while (!plat_cas(&d->slabs, &slab->next, slab))
+		;
+	wake_reclaimer(d);
+}
+
+/* The batch path: one pointer into the current block. False: no memory at all. */
+static bool queue_pointer(struct rcu_domain *d, void *object)
+{
+	struct block *b, *spare = NULL;
+	bool ok;
+
+	plat_lock(&d->reserve_lock);
+	b = d->current;
+	if (!b || b->used == block_room()) {
+		plat_unlock(&d->reserve_lock);
+		spare = block_new(SUPPLY_NOWAIT);
+		plat_lock(&d->reserve_lock);
+		b = d->current; /* another thread may have been here */
+	}
+	if (!b || b->used == block_room()) {
+		if (b) {
+			b->next = d->full;
+			d->full = b;
+		}
+		b = spare ? spare : reserve_take(d);
+		spare = NULL;
+		plat_store(&d->current, b);
+	}
+	ok = b;
+	if (ok)
+		b->objects[b->used++] = object;
+	plat_unlock(&d->reserve_lock);
+	if (spare)
+		block_free(d, spare);
+	return ok;
+}
+
+static void batch_object(struct uslub_cache *c, void *object)
+{
+	struct rcu_domain *d = c->domain;
+
+	slab_of(&c->class, object);
+	plat_fetch_add(&c->rcu_queued, 1);
+	note_time(d);
+	if (likely(queue_pointer(d, object))) {
+		wake_reclaimer(d);
+		return;
+	}
+	if (plat_rcu_reader(d->flavor)) {
+		plat_warn("cache %s: no memory to defer the free of %p in a reader; it is leaked",
+			  c->name, object);
+		return;
+	}
+	plat_rcu_synchronize(d->flavor);
+	plat_fetch_sub(&c->rcu_queued, 1);
+	uslub_cache_free(c, object);
+}
+
+/* ---- free_rcu ------------------------------------------------------------------------------------- */
+
+/* An empty sheaf: the CPU's spare if that is empty, the barn's, or a new one. */
+static struct uslub_sheaf *obtain_empty(struct uslub_cache *c, unsigned cpu)
+{
+	struct uslub_sheaf *spare;
+
+	if (seq_take_other(cpu, main_slot(c, cpu), &spare) == SEQ_DONE) {
+		if (!spare->fill)
+			return spare;
+		if (seq_give_other(cpu, main_slot(c, cpu), spare) != SEQ_DONE)
+			sheaf_put_any(c, spare);
+	}
+	return sheaf_get_empty(c, USLUB_NOWAIT);
+}
+
+/*
+ * The CPU's RCU sheaf is full, or there is none: install *hand, push into it, queue what was there. All
+ * between the raise and the lowering of rcu_inflight, see section 4.
+ */
+static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct uslub_sheaf **hand,
+				   void *object)
+{
+	struct percpu_slot *slot = rcu_slot(c, cpu);
+	uint32_t *inflight = &c->pcs[cpu].rcu_inflight;
+	struct uslub_sheaf *old;
+	enum seq_result result;
+	int jump;
+
+	plat_fetch_add(inflight, 1);
+	result = seq_give_other(cpu, slot, *hand);
+	if (result == SEQ_DONE)
+		*hand = NULL;
+	/* EMPTY: one lies there already, empty or full. The flip tells. */
+	if (result != SEQ_AGAIN) {
+		result = seq_flip_push(cpu, slot, object, &jump);
+		if (result == SEQ_DONE)
+			counters_add(counters(c), CTR_rcu_jump, (uint64_t)(int64_t)jump);
+		if (seq_take_other(cpu, slot, &old) == SEQ_DONE) {
+			if (old->fill)
+				rcu_queue_sheaf(c, old, true);
+			else
+				sheaf_put_empty(c, local_barn(c), old);
+		}
+	}
+	plat_fetch_sub(inflight, 1);
+	return result;
+}
+
+static noinline void free_rcu_slow(struct uslub_cache *c, void *object)
+{
+	struct uslub_sheaf *hand = NULL;
+	enum seq_result result = SEQ_EMPTY;
+	bool remote = false;
+	unsigned cpu, put;
+
+	if (unlikely(!c->domain))
+		plat_fatal("cache %s: uslub_cache_free_rcu() of %p, but the cache was created "
+			   "without an RCU flavor (uslub_cache_args.rcu)",
+			   c->name, object);
+	for (unsigned round = 0; round < 2 * SEQ_TRIES && c->capacity; round++) {
+		remote = object_remote(c, object);
+		if (remote)
+			break;
+		cpu = plat_slot();
+		result = seq_push_n(cpu, rcu_slot(c, cpu), 1, &object, &put);
+		if (result == SEQ_DONE)
+			break;
+		if (result == SEQ_AGAIN || slot_closed(rcu_slot(c, cpu)))
+			continue;
+		if (!hand)
+			hand = obtain_empty(c, cpu);
+		if (!hand)
+			break;
+		result = replace_rcu(c, cpu, &hand, object);
+		if (result == SEQ_DONE)
+			break;
+	}
+	if (hand)
+		sheaf_put_empty(c, local_barn(c), hand);
+	if (result == SEQ_DONE)
+		return;
+	if (!remote && c->capacity)
+		count(counters(c), CTR_free_rcu_sheaf_fail);
+	batch_object(c, object);
+}
+
+void uslub_cache_free_rcu(struct uslub_cache *c, void *object)
+{
+	if (unlikely(!object))
+		return;
+	if (likely(seq_push(&c->pcs, &c->rcu_cpus, PCS_RCU, object) == SEQ_DONE))
+		return;
+	free_rcu_slow(c, object);
+}
+
+/* ---- barrier -------------------------------------------------------------------------------------- */
+
+/* What a drain found in a CPU's rcu slot: part-full sheaves, which the barn shall not have. */
+void rcu_taken(void *arg, unsigned cpu, const struct pcs_contents *contents)
+{
+	struct uslub_cache *c = arg;
+
+	(void)cpu;
+	counters_add(counters(c), CTR_rcu_jump, -(uint64_t)contents->avail);
+	for (unsigned i = 0; i < 2; i++)
+		if (contents->sheaf[i])
+			rcu_queue_sheaf(c, contents->sheaf[i], false);
+}
+
+static void wait_inflight(struct uslub_cache *c)
+{
+	for (unsigned cpu = 0; cpu < c->nslots; cpu++)
+		while (plat_load_acquire(&c->pcs[cpu].rcu_inflight))
+			plat_yield();
+}
+
+void uslub_cache_barrier_rcu(struct uslub_cache *c)
+{
+	bool online;
+
+	if (!c->domain)
+		return;
+	online = plat_rcu_wait_begin(c->domain->flavor);
+	plat_lock(&c->close_lock);
+	/* Refused by the kernel since start: the slots' own threads must bring their sheaves. */
+	while (pcs_drain(c->pcs, PCS_RCU, 0, c->nslots, rcu_taken, c))
+		plat_yield();
+	plat_unlock(&c->close_lock);
+	wait_inflight(c);
+	rcu_wait(c->domain);
+	plat_rcu_wait_end(c->domain->flavor, online);
+}
+
+/* The same for destroy: nobody uses the cache any more. */
+void rcu_barrier_dead(struct uslub_cache *c)
+{
+	if (!c->domain)
+		return;
+	pcs_drain_dead(c->pcs, PCS_RCU, 0, c->nslots, rcu_taken, c);
+	rcu_wait(c->domain);
+}

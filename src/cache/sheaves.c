@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sheaves as things: where they come from and where they go.
+ *
+ * A sheaf is an object of an internal cache, "sheaf-BYTES", one for each size in use. Allocating sheaves
+ * is as frequent as overflowing barns (the published mmap1 run has one sheaf_alloc for every two RCU
+ * sheaves), so internal caches have sheaves themselves, or their list_lock would be the hot one. Their
+ * sheaves in turn come from "sheaf-boot", a cache without sheaves, where the recursion ends.
+ *
+ * Oversize sheaves, for prefills beyond the capacity, are rare and come from the page supply.
+ */
+#include "cache/internal.h"
+
+static struct uslub_sheaf *sheaf_init(struct uslub_cache *c, struct uslub_sheaf *s,
+				      unsigned capacity)
+{
+	if (!s)
+		return NULL;
+	*s = (struct uslub_sheaf){ .cache = c, .capacity = capacity };
+	count(counters(c), CTR_sheaf_alloc);
+	return s;
+}
+
+struct uslub_sheaf *sheaf_new(struct uslub_cache *c, unsigned flags)
+{
+	return sheaf_init(c, uslub_cache_alloc(c->sheaves, flags & ~USLUB_ZERO), c->capacity);
+}
+
+struct uslub_sheaf *sheaf_new_oversize(struct uslub_cache *c, unsigned n, unsigned flags)
+{
+	unsigned order = order_for(sheaf_bytes(n), plat_page_shift());
+	struct page *page;
+
+	page = supply_alloc(order, plat_this_node(), node_flags(flags));
+	return page ? sheaf_init(c, page_address(page), n) : NULL;
+}
+
+void sheaf_free(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
+{
+	count(counters(c), CTR_sheaf_free);
+	if (s->capacity != c->capacity)
+		supply_free(supply_page_of(s));
+	else if (flags & USLUB_NOLOCK)
+		uslub_cache_free_nolock(c->sheaves, s);
+	else
+		uslub_cache_free(c->sheaves, s);
+}
+
+void sheaf_flush(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
+{
+	nodes_flush(c->nodes, s->objects, s->fill, node_flags(flags));
+	counters_add(counters(c), CTR_sheaf_flush, s->fill);
+	s->fill = 0;
+}
+
+bool sheaf_refill(struct uslub_cache *c, struct uslub_sheaf *s, unsigned n, unsigned flags)
+{
+	unsigned got;
+
+	if (s->fill >= n)
+		return true;
+	got = nodes_refill(c->nodes, plat_this_node(), s->objects + s->fill, n - s->fill,
+			   node_flags(flags));
+	counters_add(counters(c), CTR_sheaf_refill, got);
+	s->fill += got;
+	return s->fill >= n;
+}
+
+void sheaf_put_empty(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s)
+{
+	if (!barn_put_empty(b, s, false))
+		sheaf_free(c, s, 0);
+}
+
+void sheaf_put_any(struct uslub_cache *c, struct uslub_sheaf *s)
+{
+	struct barn *barn = local_barn(c);
+
+	if (!s->fill) {
+		sheaf_put_empty(c, barn, s);
+		return;
+	}
+	barn_put_full(barn, s, true, false);
+	count(counters(c), CTR_barn_put);
+}
+
+struct uslub_sheaf *sheaf_get_empty(struct uslub_cache *c, unsigned flags)
+{
+	struct uslub_sheaf *s = barn_get_empty(local_barn(c), flags & USLUB_NOLOCK);
+
+	return s ? s : sheaf_new(c, flags);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The sequences by compare-exchange: close the slot (who = 1), work, open it again. A slot found closed
+ * is AGAIN: its holder may be another thread, or this thread itself under a signal handler.
+ */
+#ifndef USLUB_LINUX_PERCPU_SHARED_H
+#define USLUB_LINUX_PERCPU_SHARED_H
+
+#include "platform/percpu.h"
+#include "plat_atomic.h"
+
+static inline bool shared_close(struct percpu_slot *slot, uint64_t *w)
+{
+	*w = plat_load_acquire(&slot->word);
+	return !(*w & WORD_WHO) &&
+	       plat_cas(&slot->word, w, word_with(*w, 0, 0) | WORD_WHO_LOCAL);
+}
+
+static inline void shared_open(struct percpu_slot *slot, uint64_t w)
+{
+	plat_store_release(&slot->word, w);
+}
+
+static inline enum seq_result shared_pop_n(struct percpu_slot *slot, unsigned n, void **objects,
+					   unsigned *done)
+{
+	struct uslub_sheaf *main;
+	uint64_t w;
+	unsigned k;
+
+	if (!word_avail(plat_load(&slot->word)))
+		return plat_load(&slot->word) & WORD_WHO ? SEQ_AGAIN : SEQ_EMPTY;
+	if (!shared_close(slot, &w))
+		return SEQ_AGAIN;
+	main = slot->sheaf[word_which(w)];
+	k = min(n, word_avail(w));
+	for (unsigned i = 0; i < k; i++)
+		objects[i] = main->objects[word_avail(w) - 1 - i];
+	shared_open(slot, w + k * WORD_POP);
+	*done = k;
+	return k ? SEQ_DONE : SEQ_EMPTY;
+}
+
+static inline enum seq_result shared_push_n(struct percpu_slot *slot, unsigned n,
+					    void *const *objects, unsigned *done)
+{
+	struct uslub_sheaf *main;
+	uint64_t w;
+	unsigned k;
+
+	if (!word_room(plat_load(&slot->word)))
+		return plat_load(&slot->word) & WORD_WHO ? SEQ_AGAIN : SEQ_EMPTY;
+	if (!shared_close(slot, &w))
+		return SEQ_AGAIN;
+	main = slot->sheaf[word_which(w)];
+	k = min(n, word_room(w));
+	for (unsigned i = 0; i < k; i++)
+		main->objects[word_avail(w) + i] = objects[i];
+	shared_open(slot, w + k * WORD_PUSH);
+	*done = k;
+	return k ? SEQ_DONE : SEQ_EMPTY;
+}
+
+/* Turns the closed slot to its other sheaf; the caller has seen that it fits. */
+static inline uint64_t shared_flip(struct percpu_slot *slot, uint64_t w, int *jump)
+{
+	struct uslub_sheaf *main = slot->sheaf[word_which(w)];
+	struct uslub_sheaf *other = slot->sheaf[!word_which(w)];
+
+	if (main)
+		main->fill = word_avail(w);
+	*jump = (int)other->fill - (int)word_avail(w);
+	return word_with(w, other->fill, sheaf_room(other)) ^ WORD_WHICH;
+}
+
+static inline enum seq_result shared_flip_pop(struct percpu_slot *slot, void **object, int *jump)
+{
+	struct uslub_sheaf *other;
+	uint64_t w;
+
+	if (!shared_close(slot, &w))
+		return SEQ_AGAIN;
+	other = slot->sheaf[!word_which(w)];
+	if (word_avail(w) || !other || !other->fill) {
+		shared_open(slot, w);
+		return SEQ_EMPTY;
+	}
+	w = shared_flip(slot, w, jump);
+	*object = other->objects[other->fill - 1];
+	shared_open(slot, w + WORD_POP);
+	return SEQ_DONE;
+}
+
+static inline enum seq_result shared_flip_push(struct percpu_slot *slot, void *object, int *jump)
+{
+	struct uslub_sheaf *other;
+	uint64_t w;
+
+	if (!shared_close(slot, &w))
+		return SEQ_AGAIN;
+	other = slot->sheaf[!word_which(w)];
+	if (word_room(w) || !other || !sheaf_room(other)) {
+		shared_open(slot, w);
+		return SEQ_EMPTY;
+	}
+	w = shared_flip(slot, w, jump);
+	other->objects[other->fill] = object;
+	shared_open(slot, w + WORD_PUSH);
+	return SEQ_DONE;
+}
+
+static inline enum seq_result shared_take_other(struct percpu_slot *slot,
+						struct uslub_sheaf **sheaf)
+{
+	uint64_t w;
+
+	*sheaf = NULL;
+	if (!shared_close(slot, &w))
+		return SEQ_AGAIN;
+	*sheaf = slot->sheaf[!word_which(w)];
+	slot->sheaf[!word_which(w)] = NULL;
+	shared_open(slot, w);
+	return *sheaf ? SEQ_DONE : SEQ_EMPTY;
+}
+
+static inline enum seq_result shared_give_other(struct percpu_slot *slot, struct uslub_sheaf *sheaf)
+{
+	bool vacant;
+	uint64_t w;
+
+	if (!shared_close(slot, &w))
+		return SEQ_AGAIN;
+	vacant = !slot->sheaf[!word_which(w)];
+	if (vacant)
+		slot->sheaf[!word_which(w)] = sheaf;
+	shared_open(slot, w);
+	return vacant ? SEQ_DONE : SEQ_EMPTY;
+}
+
+static inline enum seq_result shared_add(uint64_t *counter, uint64_t n)
+{
+	plat_fetch_add(counter, n);
+	return SEQ_DONE;
+}
+
+#endif /* USLUB_LINUX_PERCPU_SHARED_H */

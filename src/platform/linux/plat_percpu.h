@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The per-CPU sequences of platform/percpu.h on Linux: restartable sequences (rseq) where the thread is
+ * registered and its CPU has a slot, else the same word by compare-exchange (percpu_shared.h).
+ *
+ * glibc registers every thread (2.35 and later) at a fixed offset from the thread pointer; the library
+ * never registers one itself. A thread without registration has a cpu_id that is huge when unsigned, so
+ * that the one comparison with plat_seq_limit sends it, an id past the array and the whole mode without
+ * rseq (limit 0) to the shared variant. Such a thread must not touch a CPU's slot in the rseq mode,
+ * where plain stores commit; it uses a foreign slot.
+ */
+#ifndef USLUB_LINUX_PLAT_PERCPU_H
+#define USLUB_LINUX_PLAT_PERCPU_H
+
+#include "platform/percpu.h"
+#include "plat_atomic.h"
+
+hidden extern ptrdiff_t plat_rseq_offset; /* from the thread pointer to its struct rseq */
+hidden extern uint32_t plat_seq_limit;	  /* CPUs served by sequences; 0 without rseq */
+
+hidden unsigned plat_slot_shared(void);
+
+#if defined(__x86_64__)
+#include "percpu_x86_64.h"
+#elif defined(__aarch64__)
+#include "percpu_aarch64.h"
+#else
+#error "uslub knows x86-64 and aarch64"
+#endif
+#include "percpu_shared.h"
+
+/* The slot of the calling thread: its CPU, or a foreign one. A hint: it may move at once. */
+static inline unsigned plat_slot(void)
+{
+	uint32_t cpu = rseq_cpu();
+
+	return likely(cpu < plat_load(&plat_seq_limit)) ? cpu : plat_slot_shared();
+}
+
+/*
+ * The two that must be fast. They find the CPU themselves; `limit` is plat_seq_limit, or 0 where a cache
+ * wants its fast path closed. EMPTY includes "no CPU below the limit".
+ */
+#define seq_pop(base, limit, object)	      rseq_pop(base, limit, object)
+#define seq_push(base, limit, offset, object) rseq_push(base, limit, offset, object)
+
+/* All others take the slot of CPU `cpu`, as plat_slot() gave it. */
+#define seq_dispatch(name, cpu, ...)                                                               \
+	(likely((cpu) < plat_load(&plat_seq_limit)) ? rseq_##name(cpu, __VA_ARGS__)                 \
+						    : shared_##name(__VA_ARGS__))
+
+static inline enum seq_result seq_pop_n(unsigned cpu, struct percpu_slot *slot, unsigned n,
+					void **objects, unsigned *done)
+{
+	return seq_dispatch(pop_n, cpu, slot, n, objects, done);
+}
+
+static inline enum seq_result seq_push_n(unsigned cpu, struct percpu_slot *slot, unsigned n,
+					 void *const *objects, unsigned *done)
+{
+	return seq_dispatch(push_n, cpu, slot, n, objects, done);
+}
+
+static inline enum seq_result seq_flip_pop(unsigned cpu, struct percpu_slot *slot, void **object,
+					   int *jump)
+{
+	return seq_dispatch(flip_pop, cpu, slot, object, jump);
+}
+
+static inline enum seq_result seq_flip_push(unsigned cpu, struct percpu_slot *slot, void *object,
+					    int *jump)
+{
+	return seq_dispatch(flip_push, cpu, slot, object, jump);
+}
+
+static inline enum seq_result seq_take_other(unsigned cpu, struct percpu_slot *slot,
+					     struct uslub_sheaf **sheaf)
+{
+	return seq_dispatch(take_other, cpu, slot, sheaf);
+}
+
+static inline enum seq_result seq_give_other(unsigned cpu, struct percpu_slot *slot,
+					     struct uslub_sheaf *sheaf)
+{
+	return seq_dispatch(give_other, cpu, slot, sheaf);
+}
+
+static inline enum seq_result seq_add(unsigned cpu, uint64_t *counter, uint64_t n)
+{
+	return seq_dispatch(add, cpu, counter, n);
+}
+
+#endif /* USLUB_LINUX_PLAT_PERCPU_H */

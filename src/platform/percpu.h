@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Per-CPU sheaves: the word, and what the sequences do to it.
+ *
+ * 1. The word
+ *
+ *    A slot is one word and two sheaf pointers. The word is lock, fill, choice and statistics at once:
+ *
+ *        allocs:45 | who:2 | which:1 | room:8 | avail:8
+ *
+ *    main = sheaf[which], the other one is the spare. `avail` objects can be popped from main, `room`
+ *    more pushed; `allocs` counts pops and never goes back except by a close that folds it away.
+ *    A pop adds one constant to the word, a push another. who: 0 open; 1 closed by somebody on his own
+ *    account (only where sequences are done by compare-exchange); 2 closed from another CPU. While
+ *    closed, avail = room = 0, so that pops and pushes fail without looking at `who`. A word of 0 with
+ *    two NULL pointers is an open slot without sheaves: fresh memory needs no set-up.
+ *
+ * 2. The sequences
+ *
+ *    Each is one transaction of the thread with the CPU it runs on: it commits by its last store, or
+ *    did nothing. With rseq the kernel restarts it when the thread was preempted, migrated or
+ *    signalled in between; without, it closes the slot by compare-exchange, works, and opens it again.
+ *    Arguments: `slot` (the address of CPU 0's slot for pop and push, which find their CPU themselves;
+ *    that of CPU `cpu` for the others, which fail when they run elsewhere).
+ *
+ *    pop:       w = slot->word; if avail(w) = 0: EMPTY
+ *               object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP
+ *    push:      w = slot->word; if room(w) = 0: EMPTY
+ *               sheaf[which]->objects[avail] = object;      COMMIT word = w + PUSH
+ *    pop_n:     k = min(n, avail(w)); k = 0: EMPTY; copy the top k out;  COMMIT word = w + k * POP
+ *    push_n:    k = min(n, room(w));  k = 0: EMPTY; copy k in;           COMMIT word = w + k * PUSH
+ *    flip_pop:  w open and avail(w) = 0; other = sheaf[!which] not NULL and not empty, else EMPTY
+ *               main->fill = 0 if there is a main; f = other->fill
+ *               COMMIT word = allocs, which turned, avail = f, room = capacity - f, then + POP
+ *    flip_push: w open and room(w) = 0; other not NULL and not full, else EMPTY
+ *               main->fill = avail if there is a main; f = other->fill; other->objects[f] = object
+ *               COMMIT word = allocs, which turned, avail = f, room = capacity - f, then + PUSH
+ *    take_other: w open, else EMPTY; s = sheaf[!which], NULL: EMPTY;      COMMIT sheaf[!which] = NULL
+ *    give_other: w open, else EMPTY; sheaf[!which] NULL, else EMPTY;      COMMIT sheaf[!which] = s
+ *    add:        COMMIT *counter += n
+ *
+ *    EMPTY stands for "not possible in this state", whatever the state is. AGAIN means aborted or moved
+ *    to another CPU: nothing was done. flip_* report the jump of avail (new - old, without the object),
+ *    which keeps the statistics exact (section 3). An object popped or pushed is stored before the
+ *    commit, into memory that is dead until the commit.
+ *
+ *    Lifetime: a sequence may read a sheaf that is no longer its CPU's, but never one that was freed,
+ *    since a sheaf leaves a slot by a sequence of the same CPU or by a close, and the closer issues
+ *    plat_membarrier() before it looks at the sheaves.
+ *
+ * 3. Statistics for nothing
+ *
+ *    Let `base` sum the jumps of avail that are neither pops nor pushes. Then over all CPUs
+ *        pops   = sum(allocs)             pushes = sum(allocs + avail) - sum(base)
+ *    exactly, when quiet. Only sums over CPUs mean something: the bump of base is a sequence of its own.
+ *
+ * 4. Memory order
+ *
+ *    The word is loaded with acquire: it may have been opened by another CPU that had just changed the
+ *    pointers. Commits need no order: what the next thread on the same CPU sees is program order, and a
+ *    closer has its membarrier.
+ */
+#ifndef USLUB_PLATFORM_PERCPU_H
+#define USLUB_PLATFORM_PERCPU_H
+
+#include "base/base.h"
+#include "base/sheaf.h"
+
+struct percpu_slot {
+	uint64_t word;
+	struct uslub_sheaf *sheaf[2];
+};
+
+/* One CPU of one cache: a cache line of its own. The sequences know its size. */
+#define PCS_SHIFT 6
+
+struct pcs {
+	struct percpu_slot main; /* allocation and free */
+	struct percpu_slot rcu;	 /* deferred frees; nothing is ever popped here */
+	uint32_t rcu_inflight;	 /* atomic: detached RCU sheaves not queued yet */
+	uint32_t pad[3];
+};
+
+_Static_assert(sizeof(struct pcs) == 1 << PCS_SHIFT, "the sequences index by shifting");
+_Static_assert(offsetof(struct percpu_slot, sheaf) == 8, "the sequences know this offset");
+_Static_assert(offsetof(struct uslub_sheaf, capacity) == 16, "the sequences know this offset");
+_Static_assert(offsetof(struct uslub_sheaf, fill) == 20, "the sequences know this offset");
+_Static_assert(offsetof(struct uslub_sheaf, objects) == 32, "the sequences know this offset");
+
+#define WORD_ROOM_SHIFT	 8
+#define WORD_WHICH_SHIFT 16
+#define WORD_WHO_SHIFT	 17
+#define WORD_ALLOC_SHIFT 19
+#define WORD_ALLOC_BITS	 45
+
+#define WORD_WHICH	 (1ull << WORD_WHICH_SHIFT)
+#define WORD_WHO	 (3ull << WORD_WHO_SHIFT)
+#define WORD_WHO_LOCAL	 (1ull << WORD_WHO_SHIFT)
+#define WORD_WHO_REMOTE	 (2ull << WORD_WHO_SHIFT)
+#define WORD_ALLOC_ONE	 (1ull << WORD_ALLOC_SHIFT)
+#define WORD_ALLOC_TOP	 (1ull << 63)
+#define WORD_POP	 (WORD_ALLOC_ONE + (1ull << WORD_ROOM_SHIFT) - 1)
+#define WORD_PUSH	 (1ull - (1ull << WORD_ROOM_SHIFT))
+
+static inline unsigned word_avail(uint64_t w)
+{
+	return w & 0xff;
+}
+
+static inline unsigned word_room(uint64_t w)
+{
+	return (w >> WORD_ROOM_SHIFT) & 0xff;
+}
+
+static inline unsigned word_which(uint64_t w)
+{
+	return (w >> WORD_WHICH_SHIFT) & 1;
+}
+
+static inline uint64_t word_allocs(uint64_t w)
+{
+	return w >> WORD_ALLOC_SHIFT;
+}
+
+/* The same word with another main: allocs and which stay, the slot is open. */
+static inline uint64_t word_with(uint64_t w, unsigned avail, unsigned room)
+{
+	return (w & ~(WORD_WHO | 0xffff)) | (uint64_t)room << WORD_ROOM_SHIFT | avail;
+}
+
+enum seq_result {
+	SEQ_DONE,
+	SEQ_EMPTY, /* not possible in this state: empty, full, closed, no spare */
+	SEQ_AGAIN, /* aborted, or on another CPU by now; nothing was done */
+};
+
+#define SEQ_TRIES 3 /* then the slab level serves */
+
+#endif /* USLUB_PLATFORM_PERCPU_H */

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Event counters of a cache: one block of 64-bit words per slot (CPU or foreign), summed when read.
+ *
+ * Every bump is a sequence of the CPU (seq_add), or atomic on a foreign slot: a plain ++ would lose
+ * counts when the thread is preempted or migrated in between. Only slow paths count here; the fast
+ * paths' figures come out of the per-CPU words (platform/percpu.h section 3) by way of the three
+ * internal counters at the end.
+ */
+#ifndef USLUB_STATS_COUNTERS_H
+#define USLUB_STATS_COUNTERS_H
+
+#include "base/base.h"
+#include "platform/platform.h"
+
+#define COUNTER_OF_COUNTER(name) CTR_##name,
+#define COUNTER_OF_DERIVED(name)
+#define COUNTER_OF_ATTRIBUTE(name)
+#define COUNTER_OF_GAUGE(name)
+#define COUNTER_OF_FLAG(name)
+
+enum counter {
+#define USLUB_STAT(name, kind, help) COUNTER_OF_##kind(name)
+#include <uslub/stats.def>
+#undef USLUB_STAT
+	CTR_jump,	   /* avail of main slots changed by anything but pops and pushes */
+	CTR_rcu_jump,	   /* the same of rcu slots */
+	CTR_allocs_folded, /* pops that a close took out of the words */
+	CTR_COUNT
+};
+
+struct counters {
+	uint64_t *words;
+	unsigned nslots;
+};
+
+/* In bytes; whole cache lines for each slot. */
+hidden size_t counters_bytes(unsigned nslots);
+hidden void counters_add_slow(const struct counters *c, enum counter which, uint64_t n);
+hidden uint64_t counters_sum(const struct counters *c, enum counter which);
+
+#define COUNTER_STRIDE (((size_t)CTR_COUNT * 8 + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE / 8)
+
+static inline uint64_t *counter_word(const struct counters *c, unsigned slot, enum counter which)
+{
+	return &c->words[slot * COUNTER_STRIDE + which];
+}
+
+/* [any] A negative n is given as its two's complement. */
+static inline void counters_add(const struct counters *c, enum counter which, uint64_t n)
+{
+	unsigned slot = plat_slot();
+
+	if (unlikely(slot >= c->nslots ||
+		     seq_add(slot, counter_word(c, slot, which), n) != SEQ_DONE))
+		counters_add_slow(c, which, n);
+}
+
+static inline void count(const struct counters *c, enum counter which)
+{
+	counters_add(c, which, 1);
+}
+
+#endif /* USLUB_STATS_COUNTERS_H */

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Remote close: how another CPU's sheaves are taken away while that CPU runs.
+ *
+ * 1. The protocol
+ *    The sequences commit by plain stores, so a compare-exchange alone does not exclude them: a sequence
+ *    that has read the open word may still store over the closed one. Hence:
+ *
+ *     a. compare-exchange the word to who = 2, avail = room = 0 (allocs and which stay);
+ *     b. one membarrier for all slots being closed: every sequence that began before (a) has then
+ *        committed or been aborted, and those that begin after see the slot closed;
+ *     c. look again. Closed as we left it: the slot is ours. Otherwise a straggler committed in between
+ *        and the slot is open: from (a) again. The word exchanged out last is the truth;
+ *     d. only now read the sheaf pointers: take_other and give_other commit to them, not to the word;
+ *     e. write NULLs, then the open word 0-with-allocs-folded, with release.
+ *
+ *    There is no way for a straggler to commit twice without beginning anew, and beginning anew it sees
+ *    the closed word; so (a)-(c) repeats at most as often as there are stragglers.
+ *
+ *    Where sequences work by compare-exchange (no rseq, foreign slots), (a) waits until the slot is open
+ *    and is final by itself; (b) costs nothing there.
+ *
+ * 2. Who waits for whom
+ *    Nobody waits for a closer: a thread that finds a slot closed goes to the slab level. A closer waits
+ *    for the few instructions of a local holder of a shared slot, which may have been preempted: it
+ *    yields. It therefore must not be called from a signal handler.
+ *
+ * 3. Popped counts
+ *    A drain takes `allocs` out of the word as well, into a counter: so the 45 bits never overflow in a
+ *    cache that somebody drains when the top bit shows.
+ */
+#include "tiers/percpu.h"
+
+#define BATCH 64 /* slots closed by one membarrier */
+
+static bool vacant(const struct percpu_slot *slot, uint64_t w)
+{
+	return !(w & WORD_WHO) && !word_allocs(w) && !plat_load(&slot->sheaf[0]) &&
+	       !plat_load(&slot->sheaf[1]);
+}
+
+/* Step (a). False: nothing there to take. */
+static bool close_slot(struct percpu_slot *slot, uint64_t *was)
+{
+	uint64_t w = plat_load_acquire(&slot->word);
+
+	for (;;) {
+		if (vacant(slot, w))
+			return false;
+		if (w & WORD_WHO) {
+			plat_yield();
+			w = plat_load_acquire(&slot->word);
+		} else if (plat_cas(&slot->word, &w, word_with(w, 0, 0) | WORD_WHO_REMOTE)) {
+			*was = w;
+			return true;
+		}
+	}
+}
+
+static bool still_closed(struct percpu_slot *slot)
+{
+	return (plat_load_acquire(&slot->word) & WORD_WHO) == WORD_WHO_REMOTE;
+}
+
+/* The slot stays as it was, but for what stragglers did. */
+static void reopen(struct percpu_slot *slot, uint64_t was)
+{
+	uint64_t closed = word_with(was, 0, 0) | WORD_WHO_REMOTE;
+
+	plat_cas(&slot->word, &closed, was);
+}
+
+static void take_contents(struct percpu_slot *slot, uint64_t was, struct pcs_contents *c)
+{
+	*c = (struct pcs_contents){
+		.sheaf = { slot->sheaf[0], slot->sheaf[1] },
+		.allocs = word_allocs(was),
+		.avail = word_avail(was),
+	};
+	if (c->sheaf[word_which(was)])
+		c->sheaf[word_which(was)]->fill = c->avail;
+	plat_store(&slot->sheaf[0], NULL);
+	plat_store(&slot->sheaf[1], NULL);
+	plat_store_release(&slot->word, 0);
+}
+
+typedef void taken_fn(void *arg, unsigned cpu, const struct pcs_contents *contents);
+
+/* Up to BATCH slots. Steps (a) and (b) until no straggler is left. */
+static int drain_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned n,
+		       taken_fn *taken, void *arg)
+{
+	uint64_t was[BATCH], closed = 0, pending;
+	struct pcs_contents contents[BATCH];
+	struct percpu_slot *slot;
+	int error;
+
+	for (unsigned i = 0; i < n; i++)
+		if (close_slot(pcs_slot(pcs, first + i, part), &was[i]))
+			closed |= 1ull << i;
+	for (pending = closed; pending;) {
+		error = plat_membarrier();
+		for (unsigned i = 0; i < n; i++) {
+			slot = pcs_slot(pcs, first + i, part);
+			if (error && closed >> i & 1)
+				reopen(slot, was[i]);
+			if (!(pending >> i & 1))
+				continue;
+			if (still_closed(slot))
+				pending &= ~(1ull << i);
+			else if (!error && !close_slot(slot, &was[i])) {
+				pending &= ~(1ull << i);
+				closed &= ~(1ull << i);
+			}
+		}
+		if (error)
+			return error;
+	}
+	/* All are open again before the first is looked into, which may take long. */
+	for (unsigned i = 0; i < n; i++)
+		if (closed >> i & 1)
+			take_contents(pcs_slot(pcs, first + i, part), was[i], &contents[i]);
+	for (unsigned i = 0; i < n; i++)
+		if (closed >> i & 1)
+			taken(arg, first + i, &contents[i]);
+	return 0;
+}
+
+int pcs_drain(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last, taken_fn *taken,
+	      void *arg)
+{
+	int error = 0;
+
+	for (; first < last && !error; first += BATCH)
+		error = drain_batch(pcs, part, first, min(last - first, (unsigned)BATCH), taken, arg);
+	return error;
+}
+
+void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last,
+		    taken_fn *taken, void *arg)
+{
+	struct pcs_contents contents;
+	struct percpu_slot *slot;
+	uint64_t was;
+
+	for (; first < last; first++) {
+		slot = pcs_slot(pcs, first, part);
+		if (close_slot(slot, &was)) {
+			take_contents(slot, was, &contents);
+			taken(arg, first, &contents);
+		}
+	}
+}
+
+void pcs_totals(const struct pcs *pcs, enum pcs_part part, unsigned nslots, struct pcs_totals *t)
+{
+	uint64_t w;
+
+	*t = (struct pcs_totals){ 0 };
+	for (unsigned cpu = 0; cpu < nslots; cpu++) {
+		w = plat_load(&((const struct percpu_slot *)((const char *)&pcs[cpu] + part))->word);
+		t->allocs += word_allocs(w);
+		t->avail += word_avail(w);
+	}
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* The per-CPU slots of a cache. The protocol is platform/percpu.h; this file opens and closes them. */
+#ifndef USLUB_TIERS_PERCPU_H
+#define USLUB_TIERS_PERCPU_H
+
+#include "base/base.h"
+#include "base/sheaf.h"
+#include "platform/platform.h"
+
+/* Which of a CPU's two slots, as an offset into struct pcs. */
+enum pcs_part {
+	PCS_MAIN = offsetof(struct pcs, main),
+	PCS_RCU = offsetof(struct pcs, rcu),
+};
+
+static inline struct percpu_slot *pcs_slot(struct pcs *pcs, unsigned cpu, enum pcs_part part)
+{
+	return (struct percpu_slot *)((char *)&pcs[cpu] + part);
+}
+
+/* What a close found in a slot: two sheaves with their fill written, and the pops so far. */
+struct pcs_contents {
+	struct uslub_sheaf *sheaf[2];
+	uint64_t allocs;
+	unsigned avail; /* of main, before */
+};
+
+/*
+ * pcs_drain - empty slots of other CPUs
+ * @pcs: the array of a cache
+ * @part: which slot of each CPU
+ * @first, @last: slots first..last-1
+ * @taken: called for every slot that held anything, with what was in it
+ *
+ * Closes the slots, makes sure that no sequence is still under way in them (section 1 of percpu.c),
+ * takes their sheaves and pops out and opens them again, empty. Serialised by the caller, per cache.
+ * Returns 0 or what membarrier(2) said, in which case the slots are as before.
+ */
+hidden int pcs_drain(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last,
+		     void (*taken)(void *arg, unsigned cpu, const struct pcs_contents *contents),
+		     void *arg);
+
+/* The same where nobody can be using the cache any more: no membarrier, so it cannot fail. */
+hidden void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last,
+			   void (*taken)(void *arg, unsigned cpu, const struct pcs_contents *contents),
+			   void *arg);
+
+/* Sums over all slots; exact when quiet. */
+struct pcs_totals {
+	uint64_t allocs;
+	uint64_t avail;
+};
+hidden void pcs_totals(const struct pcs *pcs, enum pcs_part part, unsigned nslots,
+		       struct pcs_totals *t);
+
+#endif /* USLUB_TIERS_PERCPU_H */

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Slabs.
+ *
+ * 1. Layout
+ *    A slab is 2^order pages holding `objects` objects, `size` bytes apart, from its first byte on. Its
+ *    descriptor lies outside, in the segment's head, so that 256-byte objects fill their slab exactly.
+ *    Order, object count and alignment follow SLUB's rules: as many objects per slab as there are CPUs
+ *    to want them, within order 3, wasting at most a sixteenth.
+ *
+ * 2. Free objects
+ *    form a chain: each holds the index of the next, obfuscated by a key and its address, in 4 bytes in
+ *    its middle (where a stray write past a neighbour's end does least harm), or behind the object where
+ *    its content must survive (constructors, type-safe caches). A link that does not decode is a write
+ *    to a free object: message, abort.
+ *
+ * 3. The state word
+ *        head:16 (index + 1 of the first free object) | inuse:16 | where:8 | tag:24
+ *    changes only by compare-exchange:
+ *     - a free pushes a chain: head and inuse;
+ *     - an allocation, always under list_lock, takes one object or the whole chain;
+ *     - `where` becomes LISTED or stops being so only under list_lock.
+ *    So chains have a single taker at a time, and a pusher never looks behind the head: the only ABA
+ *    there could be is a word that looks the same, which the tag, bumped by every change, excludes for
+ *    all but one in 2^24 coincidences within one load-to-exchange window.
+ *
+ *    full <=> head = 0. inuse = objects - length of the chain. An object in a sheaf is in use.
+ *
+ * 4. Pointers given to us
+ *    slab_of() believes nothing: the segment bitmap, the page's byte, the class and the remainder are
+ *    checked for each object that meets its slab, in every build.
+ */
+#include "tiers/slab.h"
+
+#define MAX_ORDER_PREFERRED 3u
+#define SMALL_LINK_BITS	    16
+
+/* ---- layout --------------------------------------------------------------------------------------- */
+
+static size_t natural_align(size_t size)
+{
+	return min(size & -size, (size_t)8);
+}
+
+static size_t choose_align(const struct slab_layout *l)
+{
+	size_t align = l->align ? l->align : natural_align(l->object_size), line = CACHE_LINE;
+
+	/* Small objects share a line in powers of two instead of wasting most of it. */
+	if (l->hwcache_align) {
+		while (line > 8 && l->object_size <= line / 2)
+			line /= 2;
+		align = max(align, line);
+	}
+	return align;
+}
+
+static unsigned objects_in(unsigned order, size_t size)
+{
+	return (unsigned)min((plat_page_size() << order) / size, (size_t)SLAB_OBJECTS_MAX);
+}
+
+/* The smallest order that wastes at most 1/16 of the slab, else 1/8, 1/4, 1/2. */
+static unsigned choose_order(size_t size)
+{
+	unsigned want = 4 * (fls(plat_present_cpus()) + 1);
+	unsigned least, order;
+	size_t bytes;
+
+	want = min(want, max(objects_in(MAX_ORDER_PREFERRED, size), 1u));
+	least = order_for(want * size, plat_page_shift());
+	for (unsigned fraction = 16; fraction > 1; fraction /= 2)
+		for (order = least; order <= MAX_ORDER_PREFERRED; order++) {
+			bytes = plat_page_size() << order;
+			if (bytes % size <= bytes / fraction &&
+			    bytes / size <= SLAB_OBJECTS_MAX)
+				return order;
+		}
+	return order_for(size, plat_page_shift());
+}
+
+bool slab_class_init(struct slab_class *class, const struct slab_layout *l)
+{
+	size_t align = choose_align(l), size = align_up(l->object_size, 8);
+	bool outside = l->ctor || l->typesafe;
+
+	class->object_size = (uint32_t)l->object_size;
+	class->align = (uint32_t)align;
+	class->ctor = l->ctor;
+	class->typesafe = l->typesafe;
+	if (outside) {
+		class->link = (uint32_t)size;
+		size += 8;
+	} else {
+		class->link = (uint32_t)align_down(l->object_size / 2, 8);
+	}
+	size = align_up(size, max(align, (size_t)8));
+	if (size > BLOCK_SIZE)
+		return false;
+	class->size = (uint32_t)size;
+	class->inverse = (uint32_t)(((1ull << 32) + size - 1) / size);
+	class->order = (uint8_t)choose_order(size);
+	class->min_order = (uint8_t)order_for(size, plat_page_shift());
+	class->objects = (uint16_t)objects_in(class->order, size);
+	class->min_objects = (uint16_t)objects_in(class->min_order, size);
+	return true;
+}
+
+/* ---- links ---------------------------------------------------------------------------------------- */
+
+static uint32_t *link_of(const struct slab *slab, const void *object)
+{
+	return (uint32_t *)((char *)object + slab->class->link);
+}
+
+static uint32_t link_key(const struct slab *slab, const uint32_t *link)
+{
+	return (uint32_t)((slab->class->key ^ (uintptr_t)link) * 0x9e3779b97f4a7c15u >> 32);
+}
+
+static void link_set(const struct slab *slab, const void *object, unsigned next)
+{
+	uint32_t *link = link_of(slab, object);
+
+	*link = next ^ link_key(slab, link);
+}
+
+static unsigned link_get(const struct slab *slab, unsigned here)
+{
+	void *object = slab_object(slab, here - 1);
+	uint32_t *link = link_of(slab, object), next = *link ^ link_key(slab, link);
+
+	if (unlikely(next > slab->objects))
+		plat_fatal("cache %s: free object %p was written to: its link is corrupt",
+			   slab->class->name, object);
+	return next;
+}
+
+unsigned slab_index(const struct slab *slab, const void *object)
+{
+	size_t offset = (size_t)((const char *)object - slab->base);
+
+	return (unsigned)(offset * slab->class->inverse >> 32);
+}
+
+void slab_set_end(struct slab *slab, const void *object, unsigned end)
+{
+	link_set(slab, object, end);
+}
+
+unsigned slab_chain(struct slab *slab, void *const *objects, unsigned n, unsigned end)
+{
+	for (unsigned i = 0; i < n; i++) {
+		link_set(slab, objects[i], end);
+		end = slab_index(slab, objects[i]) + 1;
+	}
+	return end;
+}
+
+/* Links objects first..last-1, in this order. */
+unsigned slab_chain_range(struct slab *slab, unsigned first, unsigned last)
+{
+	unsigned end = 0;
+
+	while (last > first) {
+		link_set(slab, slab_object(slab, last - 1), end);
+		end = last--;
+	}
+	return end;
+}
+
+unsigned slab_walk(struct slab *slab, unsigned head, void **objects, unsigned n)
+{
+	for (; n && head; n--) {
+		*objects++ = slab_object(slab, head - 1);
+		head = link_get(slab, head);
+	}
+	return head;
+}
+
+/* ---- slabs ---------------------------------------------------------------------------------------- */
+
+struct slab *slab_new(const struct slab_class *class, unsigned node, unsigned flags)
+{
+	struct slab *slab = (struct slab *)supply_alloc(class->order, node, flags);
+
+	if (!slab && class->min_order < class->order) {
+		slab = (struct slab *)supply_alloc(class->min_order, node, flags);
+		if (slab)
+			count(&class->counters, CTR_order_fallback);
+	}
+	if (!slab)
+		return NULL;
+	slab->class = class;
+	slab->base = page_address((struct page *)slab);
+	slab->objects = slab->order == class->order ? class->objects : class->min_objects;
+	plat_store_release(&slab->state, state_make(0, 0, slab->objects, SLAB_UNLISTED));
+	if (class->ctor)
+		for (unsigned i = 0; i < slab->objects; i++)
+			class->ctor(slab_object(slab, i));
+	count(&class->counters, CTR_alloc_slab);
+	return slab;
+}
+
+void slab_release(struct slab *slab)
+{
+	supply_free((struct page *)slab);
+}
+
+static void coldpath bad_pointer(const struct slab_class *class, const void *object,
+				 const struct slab *slab)
+{
+	if (!slab)
+		plat_fatal("cache %s: freed pointer %p is not from any cache", class->name, object);
+	if (slab->class != class)
+		plat_fatal("cache %s: freed pointer %p belongs to cache %s", class->name, object,
+			   slab->class ? slab->class->name : "(none)");
+	plat_fatal("cache %s: freed pointer %p does not point to the start of an object",
+		   class->name, object);
+}
+
+struct slab *slab_of(const struct slab_class *class, const void *object)
+{
+	struct slab *slab = (struct slab *)supply_page_of(object);
+	unsigned index;
+
+	if (unlikely(!slab || slab->class != class))
+		bad_pointer(class, object, slab);
+	index = slab_index(slab, object);
+	if (unlikely(index >= slab->objects || slab_object(slab, index) != object))
+		bad_pointer(class, object, slab);
+	return slab;
+}

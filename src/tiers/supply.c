@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The page supply.
+ *
+ * 1. Structure
+ *    Address space comes in segments: 64 MiB, aligned to 64 MiB, each bound to one NUMA node. Where
+ *    address space is short (RLIMIT_AS) a segment is a part of such an aligned slot, down to 4 MiB. It is
+ *    reserved without memory and committed in blocks of 2 MiB. Block 0 holds the segment's head: which
+ *    order every page belongs to (one byte each) and one descriptor for every page (64 bytes each).
+ *    From an address to its run is therefore a mask, an index and a byte; a bitmap with one bit for
+ *    every slot of the address space says first whether the segment is ours.
+ *    Within a block runs are buddies of 2^order pages, order 0 up to the whole block.
+ *
+ * 2. Life of a run
+ *    Free runs are linked by order in their node's lists, dirty ones in front, since using them again
+ *    costs no page fault. supply_alloc() takes the smallest that fits and splits it; supply_free() joins
+ *    it with its free buddies. When a node has nothing, another block is committed, if need be in a new
+ *    segment.
+ *
+ * 3. Back to the system
+ *    Whoever frees and finds more than the reserve of dirty pages gives runs back, largest first, until
+ *    half the reserve is left; runs below 64 KiB stay, for they would only split mappings. A whole block
+ *    is given up together with its descriptors and becomes uncommitted; a segment without committed
+ *    blocks is unmapped, but for one. The reserve is 4 MiB or 1/64 of what is in use, if that is more.
+ *
+ * 4. Huge pages
+ *    A block is not eligible for huge pages until all of it is in use: otherwise the first object of a
+ *    program costs 2 MiB.
+ *
+ * 5. Locking
+ *    One lock per node (RANK_SUPPLY) over lists, blocks and segments. It is not held over system calls:
+ *    a block that is being committed or a run that is being given back is in a state of its own.
+ *    supply_page_of() takes no lock: a used run's byte and descriptor do not change while it is used.
+ */
+#include <string.h>
+#include "tiers/supply.h"
+
+#define SEGMENT_LEAST	   ((size_t)4 << 20)
+#define SEGMENT_BLOCKS	   (SEGMENT_SIZE / BLOCK_SIZE)
+#define SEGMENT_PAGES_MAX  (SEGMENT_SIZE >> 12)
+#define MAX_ORDERS	   (BLOCK_SHIFT - 12 + 1)
+#define PURGE_BYTES_SHIFT  16
+#define RESERVE_BYTES	   ((size_t)4 << 20)
+#define RESERVE_PART	   64
+#define ADDRESS_BITS_MAX   48
+#define SLOTS		   ((size_t)1 << (ADDRESS_BITS_MAX - SEGMENT_SHIFT))
+
+enum block_state {
+	BLOCK_RESERVED,
+	BLOCK_COMMITTING,
+	BLOCK_COMMITTED,
+};
+
+struct block {
+	uint8_t state;
+	bool huge;
+	uint16_t used; /* pages */
+};
+
+struct segment {
+	struct list link; /* in its node */
+	size_t size;
+	unsigned node;
+	unsigned committed; /* blocks, without block 0 */
+	struct block blocks[SEGMENT_BLOCKS];
+	uint8_t order_of[SEGMENT_PAGES_MAX]; /* of a used page: its run's order + 1; else 0 */
+	struct page pages[] cacheline;
+};
+
+struct supply_node {
+	struct plat_lock lock;
+	struct list free[MAX_ORDERS];
+	struct list segments;
+	unsigned nsegments;
+	size_t dirty; /* pages in free runs that may have content */
+	size_t used;  /* pages */
+} cacheline;
+
+static struct supply_node nodes[PLAT_MAX_NODES];
+static uint64_t ours[SLOTS / 64];
+static uint32_t started;
+
+void supply_start(void)
+{
+	if (plat_load_acquire(&started))
+		return;
+	for (unsigned n = 0; n < PLAT_MAX_NODES; n++) {
+		plat_lock_init(&nodes[n].lock, RANK_SUPPLY);
+		list_init(&nodes[n].segments);
+		for (unsigned order = 0; order < MAX_ORDERS; order++)
+			list_init(&nodes[n].free[order]);
+	}
+	plat_store_release(&started, 1);
+}
+
+unsigned supply_max_order(void)
+{
+	return BLOCK_SHIFT - plat_page_shift();
+}
+
+static struct segment *segment_of(const void *p)
+{
+	return (struct segment *)((uintptr_t)p & ~(SEGMENT_SIZE - 1));
+}
+
+static struct block *block_of(struct segment *seg, const struct page *page)
+{
+	return &seg->blocks[page->index >> supply_max_order()];
+}
+
+static char *block_address(struct segment *seg, const struct block *block)
+{
+	return (char *)seg + (size_t)(block - seg->blocks) * BLOCK_SIZE;
+}
+
+void *page_address(const struct page *page)
+{
+	return (char *)segment_of(page) + ((size_t)page->index << plat_page_shift());
+}
+
+struct page *supply_page_of(const void *p)
+{
+	size_t slot = (uintptr_t)p >> SEGMENT_SHIFT;
+	struct segment *seg = segment_of(p);
+	unsigned index, order;
+
+	if (slot >= SLOTS || !(plat_load(&ours[slot / 64]) >> slot % 64 & 1))
+		return NULL;
+	index = ((uintptr_t)p & (SEGMENT_SIZE - 1)) >> plat_page_shift();
+	order = plat_load(&seg->order_of[index]);
+	if (!order)
+		return NULL;
+	return &seg->pages[index & ~((1u << (order - 1)) - 1)];
+}
+
+/* ---- free runs; all under the node's lock --------------------------------------------------------- */
+
+static void run_link(struct supply_node *n, struct page *page)
+{
+	page->kind = PAGE_FREE;
+	if (page->dirty) {
+		n->dirty += (size_t)1 << page->order;
+		list_add(&n->free[page->order], &page->link);
+	} else {
+		list_add_tail(&n->free[page->order], &page->link);
+	}
+}
+
+static void run_unlink(struct supply_node *n, struct page *page)
+{
+	if (page->dirty)
+		n->dirty -= (size_t)1 << page->order;
+	list_del(&page->link);
+	page->kind = PAGE_BUSY;
+}
+
+/* Joins a free run with its buddies, as far as they are free, and links the result. */
+static void run_join(struct supply_node *n, struct page *page)
+{
+	struct segment *seg = segment_of(page);
+	struct page *buddy, *upper;
+
+	for (; page->order < supply_max_order(); page->order++) {
+		buddy = &seg->pages[page->index ^ 1u << page->order];
+		if (buddy->kind != PAGE_FREE || buddy->order != page->order)
+			break;
+		run_unlink(n, buddy);
+		upper = buddy > page ? buddy : page;
+		page = buddy > page ? page : buddy;
+		page->dirty |= upper->dirty;
+		upper->kind = PAGE_NONE;
+	}
+	run_link(n, page);
+}
+
+/* Takes a run of the order out of the lists, splitting a larger one. */
+static struct page *run_take(struct supply_node *n, unsigned order)
+{
+	struct page *page, *half;
+	unsigned from = order;
+
+	while (from <= supply_max_order() && list_empty(&n->free[from]))
+		from++;
+	if (from > supply_max_order())
+		return NULL;
+	page = list_entry(n->free[from].next, struct page, link);
+	run_unlink(n, page);
+	while (page->order > order) {
+		page->order--;
+		half = page + (1u << page->order);
+		half->order = page->order;
+		half->dirty = page->dirty;
+		half->node = page->node;
+		half->index = page->index + (1u << page->order);
+		run_link(n, half);
+	}
+	return page;
+}
+
+/* ---- growth --------------------------------------------------------------------------------------- */
+
+/* Finds an uncommitted block and marks it as being committed. */
+static struct block *block_claim(struct supply_node *n, struct segment **owner)
+{
+	struct segment *seg;
+
+	list_for_each_entry(seg, &n->segments, link)
+		for (size_t i = 1; i < seg->size / BLOCK_SIZE; i++)
+			if (seg->blocks[i].state == BLOCK_RESERVED) {
+				seg->blocks[i].state = BLOCK_COMMITTING;
+				seg->committed++;
+				*owner = seg;
+				return &seg->blocks[i];
+			}
+	return NULL;
+}
+
+static bool segment_add(unsigned node)
+{
+	struct supply_node *n = &nodes[node];
+	struct segment *seg;
+	size_t size, slot;
+
+	seg = plat_reserve(SEGMENT_SIZE, SEGMENT_LEAST, &size);
+	if (!seg)
+		return false;
+	slot = (uintptr_t)seg >> SEGMENT_SHIFT;
+	if (slot >= SLOTS || plat_commit(seg, BLOCK_SIZE)) {
+		plat_unmap(seg, size);
+		return false;
+	}
+	if (plat_nnodes() > 1)
+		plat_bind(seg, size, node);
+	plat_huge(seg, BLOCK_SIZE, false);
+	seg->size = size;
+	seg->node = node;
+	plat_fetch_or(&ours[slot / 64], 1ull << slot % 64);
+	plat_lock(&n->lock);
+	list_add(&n->segments, &seg->link);
+	n->nsegments++;
+	plat_unlock(&n->lock);
+	return true;
+}
+
+/* Commits one more block for the node. Called without the lock. */
+static bool supply_grow(unsigned node)
+{
+	struct supply_node *n = &nodes[node];
+	struct segment *seg;
+	struct block *block;
+	struct page *page;
+	bool ok;
+
+	for (;;) {
+		plat_lock(&n->lock);
+		block = block_claim(n, &seg);
+		plat_unlock(&n->lock);
+		if (block)
+			break;
+		if (!segment_add(node))
+			return false;
+	}
+	ok = !plat_commit(block_address(seg, block), BLOCK_SIZE);
+	if (ok)
+		plat_huge(block_address(seg, block), BLOCK_SIZE, false);
+	plat_lock(&n->lock);
+	block->state = ok ? BLOCK_COMMITTED : BLOCK_RESERVED;
+	block->huge = false;
+	if (ok) {
+		page = &seg->pages[(size_t)(block - seg->blocks) << supply_max_order()];
+		page->order = supply_max_order();
+		page->index = (uint32_t)(page - seg->pages);
+		page->node = node;
+		page->dirty = 0;
+		run_link(n, page);
+	} else {
+		seg->committed--;
+	}
+	plat_unlock(&n->lock);
+	return ok;
+}
+
+/* ---- back to the system --------------------------------------------------------------------------- */
+
+/* The largest dirty run worth giving back. */
+static struct page *purge_victim(struct supply_node *n)
+{
+	unsigned least = PURGE_BYTES_SHIFT - min(plat_page_shift(), (unsigned)PURGE_BYTES_SHIFT);
+	struct page *page;
+
+	for (unsigned order = supply_max_order() + 1; order-- > least;)
+		if (!list_empty(&n->free[order])) {
+			page = list_entry(n->free[order].next, struct page, link);
+			if (page->dirty)
+				return page;
+		}
+	return NULL;
+}
+
+/* A block without a used page: its memory and that of its descriptors, but not its address space. */
+static bool block_give_up(struct segment *seg, struct block *block)
+{
+	size_t pages = (size_t)1 << supply_max_order();
+	struct page *first = &seg->pages[(size_t)(block - seg->blocks) * pages];
+	uintptr_t from, to;
+
+	if (plat_decommit(block_address(seg, block), BLOCK_SIZE))
+		return false;
+	/* Not the pages that hold descriptors of the neighbours, too. */
+	from = align_up((uintptr_t)first, plat_page_size());
+	to = align_down((uintptr_t)(first + pages), plat_page_size());
+	if (from < to)
+		plat_purge((void *)from, to - from);
+	return true;
+}
+
+/* Gives back one run; called and left with the lock held, which is dropped meanwhile. */
+static void purge_one(struct supply_node *n, struct page *page)
+{
+	struct segment *seg = segment_of(page);
+	struct block *block = block_of(seg, page);
+	bool whole = page->order == supply_max_order(), gone = false;
+	size_t slot;
+
+	run_unlink(n, page);
+	plat_unlock(&n->lock);
+	if (block->huge)
+		plat_huge(block_address(seg, block), BLOCK_SIZE, false);
+	if (whole)
+		gone = block_give_up(seg, block);
+	if (!gone)
+		plat_purge(page_address(page), plat_page_size() << page->order);
+	plat_lock(&n->lock);
+	block->huge = false;
+	if (!gone) {
+		page->dirty = 0;
+		run_join(n, page);
+		return;
+	}
+	page->kind = PAGE_NONE;
+	block->state = BLOCK_RESERVED;
+	if (--seg->committed || n->nsegments == 1)
+		return;
+	list_del(&seg->link);
+	n->nsegments--;
+	plat_unlock(&n->lock);
+	slot = (uintptr_t)seg >> SEGMENT_SHIFT;
+	plat_fetch_and(&ours[slot / 64], ~(1ull << slot % 64));
+	plat_unmap(seg, seg->size);
+	plat_lock(&n->lock);
+}
+
+static void purge_down_to(struct supply_node *n, size_t pages)
+{
+	struct page *victim;
+
+	while (n->dirty > pages) {
+		victim = purge_victim(n);
+		if (!victim)
+			return;
+		purge_one(n, victim);
+	}
+}
+
+void supply_trim(void)
+{
+	for (unsigned node = 0; node < plat_nnodes(); node++) {
+		plat_lock(&nodes[node].lock);
+		purge_down_to(&nodes[node], 0);
+		plat_unlock(&nodes[node].lock);
+	}
+}
+
+/* ---- the two entry points ------------------------------------------------------------------------- */
+
+static struct page *alloc_on(unsigned order, unsigned node, unsigned flags)
+{
+	struct supply_node *n = &nodes[node];
+	struct segment *seg;
+	struct block *block;
+	struct page *page;
+	bool full;
+
+	do {
+		if (!(flags & SUPPLY_NOLOCK))
+			plat_lock(&n->lock);
+		else if (!plat_trylock(&n->lock))
+			return NULL;
+		page = run_take(n, order);
+		if (page)
+			break;
+		plat_unlock(&n->lock);
+		if (flags & (SUPPLY_NOWAIT | SUPPLY_NOLOCK) || !supply_grow(node))
+			return NULL;
+	} while (true);
+
+	seg = segment_of(page);
+	block = block_of(seg, page);
+	block->used += 1u << order;
+	n->used += (size_t)1 << order;
+	page->kind = PAGE_USED;
+	memset(&seg->order_of[page->index], (int)order + 1, (size_t)1 << order);
+	memset(page->client, 0, sizeof(page->client));
+	full = block->used == 1u << supply_max_order() && !block->huge && !(flags & SUPPLY_NOWAIT);
+	if (full)
+		block->huge = true;
+	plat_unlock(&n->lock);
+	if (full)
+		plat_huge(block_address(seg, block), BLOCK_SIZE, true);
+	return page;
+}
+
+struct page *supply_alloc(unsigned order, unsigned node, unsigned flags)
+{
+	struct page *page = alloc_on(order, node, flags);
+
+	for (unsigned other = 0; !page && !(flags & SUPPLY_THISNODE) && other < plat_nnodes(); other++)
+		if (other != node)
+			page = alloc_on(order, other, flags);
+	return page;
+}
+
+void supply_free(struct page *page)
+{
+	struct supply_node *n = &nodes[page->node];
+	struct segment *seg = segment_of(page);
+	size_t reserve;
+
+	plat_lock(&n->lock);
+	memset(&seg->order_of[page->index], 0, (size_t)1 << page->order);
+	block_of(seg, page)->used -= 1u << page->order;
+	n->used -= (size_t)1 << page->order;
+	page->dirty = 1;
+	run_join(n, page);
+	reserve = max(RESERVE_BYTES >> plat_page_shift(), n->used / RESERVE_PART);
+	if (n->dirty > reserve)
+		purge_down_to(n, reserve / 2);
+	plat_unlock(&n->lock);
+}
+
+void supply_usage(struct supply_usage *u)
+{
+	*u = (struct supply_usage){ 0 };
+	for (unsigned node = 0; node < plat_nnodes(); node++) {
+		u->used += nodes[node].used << plat_page_shift();
+		u->dirty += nodes[node].dirty << plat_page_shift();
+		u->segments += nodes[node].nsegments;
+	}
+}
+
+struct plat_lock *supply_lock(unsigned node)
+{
+	return &nodes[node].lock;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* The page supply: runs of 2^order pages. The theory of operation opens supply.c. */
+#ifndef USLUB_TIERS_SUPPLY_H
+#define USLUB_TIERS_SUPPLY_H
+
+#include "base/base.h"
+#include "base/list.h"
+#include "platform/platform.h"
+
+#define SEGMENT_SHIFT 26 /* 64 MiB, aligned to its size */
+#define BLOCK_SHIFT   21 /* 2 MiB */
+#define SEGMENT_SIZE  ((size_t)1 << SEGMENT_SHIFT)
+#define BLOCK_SIZE    ((size_t)1 << BLOCK_SHIFT)
+
+enum page_kind {
+	PAGE_NONE, /* not the head of a run */
+	PAGE_FREE, /* heads a free run; linked in its node's list */
+	PAGE_BUSY, /* heads a free run that is being given back to the system */
+	PAGE_USED, /* heads a run that belongs to a client */
+};
+
+/*
+ * The descriptor of a page; that of a run is its first page's. The first 8 bytes are the supply's, the
+ * rest is the client's while the run is used.
+ */
+struct page {
+	uint8_t kind;
+	uint8_t order;
+	uint8_t dirty; /* of free runs: may have content, so giving it back saves memory */
+	uint8_t node;
+	uint32_t index; /* in its segment */
+	union {
+		struct list link; /* of free runs */
+		uint64_t client[7];
+	};
+};
+
+_Static_assert(sizeof(struct page) == 64, "one descriptor is one cache line");
+
+#define SUPPLY_NOWAIT	0x1u /* map nothing */
+#define SUPPLY_NOLOCK	0x2u /* trylock only; with NOWAIT */
+#define SUPPLY_THISNODE 0x4u /* no other node will do */
+
+/*
+ * supply_alloc - a run of 2^order pages, aligned to its size, content undefined
+ * Its descriptor has kind USED, order, node and index set; the client part is zero.
+ * NULL: no memory, or not without waiting.
+ */
+hidden struct page *supply_alloc(unsigned order, unsigned node, unsigned flags);
+hidden void supply_free(struct page *page);
+
+/* Gives all free runs of at least 64 KiB back to the system. */
+hidden void supply_trim(void);
+
+hidden unsigned supply_max_order(void); /* of one run: a block */
+hidden void *page_address(const struct page *page);
+
+/* The used run that holds address p, or NULL if p is not in one. [any] */
+hidden struct page *supply_page_of(const void *p);
+
+/* Bytes of memory held: in use, and free but not given back; a moment's view. */
+struct supply_usage {
+	uint64_t used;
+	uint64_t dirty;
+	uint64_t segments;
+};
+hidden void supply_usage(struct supply_usage *u);
+
+hidden void supply_start(void);			    /* after plat_start(); idempotent */
+hidden struct plat_lock *supply_lock(unsigned node); /* for fork */
+
+#endif /* USLUB_TIERS_SUPPLY_H */

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The allocators that can be measured, and how to make sure that it is them who are.
+ */
+#ifndef TOOLS_ALLOCATORS_H
+#define TOOLS_ALLOCATORS_H
+
+#include <stdbool.h>
+#include "../../workloads/workload.h"
+
+/*
+ * struct allocator - see allocators.def
+ */
+struct allocator {
+	const char *name;
+	const struct wl_family *family;
+	const char *library;
+	bool preload;
+	const char *package;
+	const char *help;
+};
+
+extern const struct allocator allocators[];
+extern const unsigned allocators_count;
+
+/*
+ * allocator_find - the allocator of a name, for the caller to free
+ * @name: a name of the list; or the path of a library that defines malloc, recognized by a '/'; or
+ *        "batch+" before either, for that malloc with deferred frees batched by hand
+ *
+ * Returns NULL when there is none of that name.
+ */
+struct allocator *allocator_find(const char *name);
+
+/*
+ * allocator_list - all names, for messages; for the caller to free
+ */
+char *allocator_list(void);
+
+/*
+ * allocator_in_force - whether malloc and free of this process are those of @allocator
+ * @found: set to the file in which they were found when they are not
+ *
+ * The dynamic linker ignores a library that it cannot preload, after a message that is easily
+ * missed; figures of the wrong allocator would be the result.
+ */
+bool allocator_in_force(const struct allocator *allocator, const char **found);
+
+#endif /* TOOLS_ALLOCATORS_H */

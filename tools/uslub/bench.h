@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `uslub bench`: what its files share.
+ *
+ *   bench_options.c  the command line
+ *   bench_plan.c     from options to configurations: what is compared with what
+ *   bench_spawn.c    one round of one configuration, in a process of its own
+ *   bench_worker.c   that process
+ *   bench_model.c    from rounds to the rows of a report, identities among counters included
+ *   bench_text.c     reports for people
+ *   bench_export.c   reports for programs: JSON, CSV, Markdown
+ *   bench_plot.c     a picture
+ *   bench.c          the order of all this
+ *
+ * A *configuration* is an allocator with a policy, a variant of the workload and a set of CPUs. A
+ * *round* runs each configuration once. Every run of a configuration is a process, since allocators
+ * keep state for the life of a process, and rounds are interleaved, so that what else happens on
+ * the machine hits all configurations alike.
+ */
+#ifndef TOOLS_BENCH_H
+#define TOOLS_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <uslub/uslub.h>
+#include "../../workloads/workload.h"
+#include "allocators.h"
+
+enum bench_format {
+	BENCH_TABLE,
+	BENCH_JSON,
+	BENCH_CSV,
+	BENCH_MARKDOWN,
+};
+
+/* Gauges are means of this many instants of a run. */
+#define BENCH_INSTANTS 10u
+
+/*
+ * struct bench_options - the command line, checked
+ * @seconds: of measuring per round, or 0 when @ops is given
+ * @ops: operations per thread and round, or 0
+ * @rate: operations per second that all threads together shall do, or 0 for as many as they can
+ * @burst, @window, @batch: see struct wl_params
+ * @readers: threads that only read
+ * @memory_limit: bytes of resident memory at which a run is ended early
+ * @before, @after, @matrix, @allocators: texts from the command line, or NULL
+ * @policy, @variant, @cpus: of a worker, which runs one configuration
+ */
+struct bench_options {
+	const struct workload *workload;
+	unsigned threads;
+	bool threads_given;
+	double seconds;
+	uint64_t ops;
+	double rate;
+	unsigned repeat;
+	size_t size;
+	unsigned burst;
+	unsigned window;
+	unsigned batch;
+	unsigned readers;
+	uint64_t memory_limit;
+	bool pin;
+	bool scaling;
+	bool no_progress;
+	enum bench_format format;
+	const char *plot;
+	const char *before;
+	const char *after;
+	const char **matrix;
+	unsigned matrix_count;
+	const char *allocators;
+	const char *policy;
+	const char *cpus;
+	unsigned variant;
+	bool probe;
+};
+
+/*
+ * struct bench_result - what one run of a configuration gave
+ * @valid: there is a result
+ * @partial: it was ended early by Ctrl-C
+ * @note: why it was ended early otherwise, or NULL
+ * @ops, @ns: operations done, and the nanoseconds they took
+ * @baseline_rss, @peak_rss: resident bytes before the workload began, and at most
+ * @growth: by how many objects the gauge `objects` grew while the counters were running
+ * @bad_reads: objects that readers saw reused too early
+ * @has_values: @policy and @values are filled: the allocator has statistics
+ * @policy: the policy in force
+ * @values: of counters what was counted while measuring; of gauges the mean; of others the value
+ */
+struct bench_result {
+	bool valid;
+	bool partial;
+	char *note;
+	uint64_t ops;
+	uint64_t ns;
+	uint64_t baseline_rss;
+	uint64_t peak_rss;
+	int64_t growth;
+	uint64_t bad_reads;
+	bool has_values;
+	struct uslub_policy policy;
+	double values[USLUB_STAT_COUNT];
+};
+
+/*
+ * struct bench_run - a configuration and the results of its rounds
+ * @label: names it in reports
+ * @allocator: which
+ * @policy_text: the policy as "P=V,...", possibly empty
+ * @variant: of the workload
+ * @threads: how many
+ * @cpus: "N,N,..." to pin the threads to, or NULL
+ * @results: of each round
+ */
+struct bench_run {
+	char *label;
+	const struct allocator *allocator;
+	char *policy_text;
+	unsigned variant;
+	unsigned threads;
+	char *cpus;
+	struct bench_result *results;
+};
+
+/*
+ * struct bench - a whole measurement
+ * @skipped: allocators that were asked for and are not installed
+ * @rounds: rounds begun
+ * @before_after: the first two runs are labelled as such by the user
+ * @interrupted: Ctrl-C was pressed
+ */
+struct bench {
+	const struct bench_options *options;
+	struct bench_run *runs;
+	unsigned runs_count;
+	unsigned skipped;
+	unsigned rounds;
+	bool before_after;
+	bool interrupted;
+};
+
+/*
+ * struct bench_spread - a quantity over rounds
+ * @error: the standard error of the mean, as a fraction of it
+ */
+struct bench_spread {
+	unsigned n;
+	double median;
+	double min;
+	double max;
+	double mean;
+	double error;
+};
+
+/* bench_options.c */
+void bench_parse(int argc, char **argv, struct bench_options *options);
+
+/* bench_plan.c: fills @b from its options. Returns 0 or an exit status, after a message. */
+int bench_plan(struct bench *b);
+unsigned bench_online_cpus(int **cpus);
+
+/* bench_spawn.c */
+bool bench_spawn_probe(const struct allocator *allocator);
+int bench_spawn(struct bench *b, const struct bench_run *run, struct bench_result *result,
+		void (*tick)(void *), void *arg);
+void bench_catch_interrupts(void);
+
+/*
+ * bench_model.c
+ *
+ * bench_throughput - operations per second over the rounds of a run
+ * bench_ns_per_op  - nanoseconds of one CPU per operation
+ * bench_peak_rss   - the largest of all rounds
+ */
+struct bench_spread bench_throughput(const struct bench *b, const struct bench_run *run);
+struct bench_spread bench_ns_per_op(const struct bench *b, const struct bench_run *run);
+double bench_peak_rss(const struct bench *b, const struct bench_run *run);
+double bench_baseline_rss(const struct bench *b, const struct bench_run *run);
+bool bench_measured(const struct bench *b, const struct bench_run *run);
+bool bench_has_values(const struct bench *b, const struct bench_run *run);
+
+/*
+ * bench_total - all rounds of a run in one: counters added up, gauges averaged
+ *
+ * When the measurement was cut short, only as many rounds are taken as every configuration has, so
+ * that totals can be compared. Returns how many that were.
+ */
+unsigned bench_total(const struct bench *b, const struct bench_run *run,
+		     struct bench_result *total);
+
+enum bench_section {
+	BENCH_STATISTICS,
+	BENCH_DERIVED,
+	BENCH_TRANSITIONS,
+	BENCH_CHECKS,
+};
+
+/*
+ * struct bench_cell - a number in a report, with a word or alone
+ * @verdict: of a check: "ok", "FAIL"; NULL for none
+ * @absent: there is no such number
+ */
+struct bench_cell {
+	double value;
+	double share; /* of the sum of a section, or 0 */
+	const char *verdict;
+	bool absent;
+};
+
+/*
+ * struct bench_row - a line of a report: a name and a cell for each run
+ * @decimals: of its numbers
+ */
+struct bench_row {
+	enum bench_section section;
+	const char *name;
+	unsigned decimals;
+	struct bench_cell *cells;
+};
+
+/*
+ * bench_rows - the rows of all runs that have statistics
+ * @rows: set to an array that the caller owns
+ * @failed: set when an identity that must hold does not
+ *
+ * Returns how many rows there are; 0 when no run has statistics.
+ */
+unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed);
+
+/* bench_text.c, bench_export.c */
+void bench_text(const struct bench *b, FILE *out, unsigned width, bool colour);
+void bench_json(const struct bench *b, FILE *out);
+void bench_csv(const struct bench *b, FILE *out);
+void bench_markdown(const struct bench *b, FILE *out);
+
+/* bench_plot.c: both return 0 or an exit status, after a message. */
+int bench_plot_check(const char *file);
+int bench_plot(const struct bench *b, const char *file);
+
+#endif /* TOOLS_BENCH_H */

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reports for programs: JSON in the format "uslub-bench", version 1; CSV; Markdown.
+ */
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "bench.h"
+#include "numbers.h"
+#include "policy.h"
+#include "tool.h"
+
+/* ---- JSON ---- */
+
+/* As many digits as a measurement can have; a whole number stays one. */
+static json_t *json_measure(double value)
+{
+	double rounded = value < 1000 ? round(value * 1000) / 1000 : round(value);
+
+	if (rounded == floor(rounded))
+		return json_integer((json_int_t)rounded);
+	return json_real(rounded);
+}
+
+static void add_spread(json_t *object, const struct bench_spread *s)
+{
+	json_object_set_new(object, "median", json_measure(s->median));
+	json_object_set_new(object, "min", json_measure(s->min));
+	json_object_set_new(object, "max", json_measure(s->max));
+}
+
+/* Words as words, numbers as numbers. */
+static json_t *json_policy(const struct bench_result *total)
+{
+	json_t *object = json_object();
+
+	for (unsigned i = 0; i < policy_count && total->has_values; i++) {
+		char *text = policy_value(&policy_entries[i], &total->policy);
+		uint64_t number;
+
+		json_object_set_new(object, policy_entries[i].name,
+				    numbers_parse(text, 1024, &number)
+					    ? json_string(text)
+					    : json_integer((json_int_t)number));
+		free(text);
+	}
+	return object;
+}
+
+static json_t *json_values(const struct bench_result *total)
+{
+	json_t *object = json_object();
+
+	for (unsigned i = 0; i < USLUB_STAT_COUNT && total->has_values; i++)
+		json_object_set_new(object, uslub_stat_name((enum uslub_stat)i),
+				    json_integer((json_int_t)llround(total->values[i])));
+	return object;
+}
+
+static json_t *json_run(const struct bench *b, const struct bench_run *run)
+{
+	struct bench_spread ops = bench_throughput(b, run), ns = bench_ns_per_op(b, run);
+	json_t *object = json_object(), *throughput = json_object(), *per_op = json_object();
+	char *unit = tool_format("%s/s", b->options->workload->unit);
+	struct bench_result total;
+
+	bench_total(b, run, &total);
+	json_object_set_new(object, "label", json_string(run->label));
+	json_object_set_new(object, "allocator", json_string(run->allocator->name));
+	json_object_set_new(object, "policy", json_policy(&total));
+	json_object_set_new(throughput, "unit", json_string(unit));
+	add_spread(throughput, &ops);
+	json_object_set_new(object, "throughput", throughput);
+	add_spread(per_op, &ns);
+	json_object_set_new(object, "ns_per_op", per_op);
+	json_object_set_new(object, "peak_rss_bytes",
+			    json_integer((json_int_t)bench_peak_rss(b, run)));
+	json_object_set_new(object, "baseline_rss_bytes",
+			    json_integer((json_int_t)bench_baseline_rss(b, run)));
+	json_object_set_new(object, "values", json_values(&total));
+	free(unit);
+	return object;
+}
+
+void bench_json(const struct bench *b, FILE *out)
+{
+	json_t *document = json_object(), *runs = json_array();
+
+	json_object_set_new(document, "format", json_string("uslub-bench"));
+	json_object_set_new(document, "version", json_integer(1));
+	json_object_set_new(document, "workload", json_string(b->options->workload->name));
+	json_object_set_new(document, "runs", runs);
+	if (b->interrupted)
+		json_object_set_new(document, "interrupted", json_true());
+	for (unsigned i = 0; i < b->runs_count; i++) {
+		if (bench_measured(b, &b->runs[i]))
+			json_array_append_new(runs, json_run(b, &b->runs[i]));
+	}
+	json_dumpf(document, out, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
+	fputc('\n', out);
+	json_decref(document);
+}
+
+/* ---- CSV and Markdown: the same lines, a name and a value for each run ---- */
+
+/*
+ * struct sheet - a way to write lines
+ * @n: values of a line
+ * @compare: whether a line ends with the difference and the change of its two values
+ */
+struct sheet {
+	const struct bench *b;
+	FILE *out;
+	unsigned n;
+	bool compare;
+	void (*line)(const struct sheet *sheet, const char *section, const char *name,
+		     const char *const values[], unsigned n);
+};
+
+/* Quotes a field that needs it. */
+static void print_field(FILE *out, const char *text)
+{
+	if (!strpbrk(text, ",\"\n")) {
+		fputs(text, out);
+		return;
+	}
+	fputc('"', out);
+	for (; *text; text++) {
+		if (*text == '"')
+			fputc('"', out);
+		fputc(*text, out);
+	}
+	fputc('"', out);
+}
+
+static void csv_line(const struct sheet *sheet, const char *section, const char *name,
+		     const char *const values[], unsigned n)
+{
+	print_field(sheet->out, section);
+	fputc(',', sheet->out);
+	print_field(sheet->out, name);
+	for (unsigned i = 0; i < n; i++) {
+		fputc(',', sheet->out);
+		print_field(sheet->out, values[i]);
+	}
+	fputc('\n', sheet->out);
+}
+
+/* A section's first line is headed in bold in place of a column of its own. */
+static void markdown_line(const struct sheet *sheet, const char *section, const char *name,
+			  const char *const values[], unsigned n)
+{
+	(void)section;
+	fputs("| ", sheet->out);
+	for (const char *c = name; *c; c++)
+		fprintf(sheet->out, *c == '|' ? "\\|" : "%c", *c);
+	for (unsigned i = 0; i < n; i++)
+		fprintf(sheet->out, " | %s", values[i]);
+	fputs(" |\n", sheet->out);
+}
+
+/* Writes a line and frees its values; adds the comparison when the values are numbers. */
+static void emit(const struct sheet *sheet, const char *section, const char *name, char *values[],
+		 const double numbers[])
+{
+	unsigned n = sheet->n;
+
+	if (sheet->compare) {
+		values[n++] = numbers ? tool_format("%.12g", numbers[1] - numbers[0])
+				      : tool_copy("");
+		values[n++] = numbers ? numbers_change(numbers[0], numbers[1]) : tool_copy("");
+	}
+	sheet->line(sheet, section, name, (const char *const *)values, n);
+	for (unsigned i = 0; i < n; i++)
+		free(values[i]);
+}
+
+enum measure {
+	MEDIAN,
+	MIN,
+	MAX,
+	MEAN,
+	ERROR,
+};
+
+static double measure_of(const struct bench_spread *s, enum measure measure)
+{
+	switch (measure) {
+	case MEDIAN:
+		return s->median;
+	case MIN:
+		return s->min;
+	case MAX:
+		return s->max;
+	case MEAN:
+		return s->mean;
+	default:
+		return 100 * s->error;
+	}
+}
+
+static void emit_numbers(const struct sheet *sheet, const char *section, const char *name,
+			 const double numbers[])
+{
+	char **values = tool_alloc(sheet->n + 2, sizeof(*values));
+
+	for (unsigned i = 0; i < sheet->n; i++)
+		values[i] = tool_format("%.12g", numbers[i]);
+	emit(sheet, section, name, values, numbers);
+	free(values);
+}
+
+static void emit_spreads(const struct sheet *sheet, const char *section,
+			 struct bench_spread (*get)(const struct bench *, const struct bench_run *))
+{
+	static const char *const names[] = { "median", "min", "max", "mean", "mean +- %" };
+	double *numbers = tool_alloc(sheet->n, sizeof(*numbers));
+
+	for (unsigned m = 0; m < TOOL_COUNT(names); m++) {
+		char *name = tool_format("%s %s", section, names[m]);
+		unsigned n = 0;
+
+		for (unsigned i = 0; i < sheet->b->runs_count; i++) {
+			struct bench_spread s = get(sheet->b, &sheet->b->runs[i]);
+
+			if (s.n)
+				numbers[n++] = round(1000 * measure_of(&s, (enum measure)m)) / 1000;
+		}
+		emit_numbers(sheet, section, name, numbers);
+		free(name);
+	}
+	free(numbers);
+}
+
+static void emit_bytes(const struct sheet *sheet, const char *name,
+		       double (*get)(const struct bench *, const struct bench_run *))
+{
+	double *numbers = tool_alloc(sheet->n, sizeof(*numbers));
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < sheet->b->runs_count; i++) {
+		if (bench_measured(sheet->b, &sheet->b->runs[i]))
+			numbers[n++] = get(sheet->b, &sheet->b->runs[i]);
+	}
+	emit_numbers(sheet, "memory", name, numbers);
+	free(numbers);
+}
+
+/* The cells of a row belong to the runs with statistics; those of the others stay empty. */
+static void emit_row(const struct sheet *sheet, const struct bench_row *row)
+{
+	static const char *const sections[] = {
+		[BENCH_STATISTICS] = "statistic",
+		[BENCH_DERIVED] = "derived",
+		[BENCH_TRANSITIONS] = "transition",
+		[BENCH_CHECKS] = "check",
+	};
+	char **values = tool_alloc(sheet->n + 2, sizeof(*values));
+	double *numbers = tool_alloc(sheet->n, sizeof(*numbers));
+	unsigned n = 0, cell = 0;
+
+	for (unsigned i = 0; i < sheet->b->runs_count; i++) {
+		const struct bench_run *run = &sheet->b->runs[i];
+		const struct bench_cell *c;
+
+		if (!bench_measured(sheet->b, run))
+			continue;
+		if (!bench_has_values(sheet->b, run)) {
+			values[n++] = tool_copy("");
+			continue;
+		}
+		c = &row->cells[cell++];
+		numbers[n] = c->value;
+		values[n++] = c->absent	   ? tool_copy("")
+			      : c->verdict ? tool_format("%.12g %s", c->value, c->verdict)
+					   : tool_format("%.12g", c->value);
+	}
+	emit(sheet, sections[row->section], row->name, values,
+	     cell == sheet->n && row->section != BENCH_CHECKS ? numbers : NULL);
+	free(numbers);
+	free(values);
+}
+
+static void emit_all(const struct sheet *sheet)
+{
+	struct bench_row *rows;
+	bool failed;
+	unsigned rows_count = bench_rows(sheet->b, &rows, &failed);
+	char *unit = tool_format("%s/s", sheet->b->options->workload->unit);
+
+	emit_spreads(sheet, unit, bench_throughput);
+	emit_spreads(sheet, "ns/op", bench_ns_per_op);
+	emit_bytes(sheet, "peak_rss_bytes", bench_peak_rss);
+	emit_bytes(sheet, "baseline_rss_bytes", bench_baseline_rss);
+	for (unsigned i = 0; i < rows_count; i++) {
+		emit_row(sheet, &rows[i]);
+		free(rows[i].cells);
+	}
+	free(rows);
+	free(unit);
+}
+
+/* The heading: labels, and what a comparison adds. */
+static void emit_heading(const struct sheet *sheet)
+{
+	const char **values = tool_alloc(sheet->n + 2, sizeof(*values));
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < sheet->b->runs_count; i++) {
+		if (bench_measured(sheet->b, &sheet->b->runs[i]))
+			values[n++] = sheet->b->runs[i].label;
+	}
+	if (sheet->compare) {
+		values[n++] = "delta";
+		values[n++] = "change";
+	}
+	sheet->line(sheet, "section", "metric", values, n);
+	free(values);
+}
+
+static struct sheet sheet_of(const struct bench *b, FILE *out)
+{
+	struct sheet sheet = { .b = b, .out = out };
+
+	for (unsigned i = 0; i < b->runs_count; i++)
+		sheet.n += bench_measured(b, &b->runs[i]);
+	sheet.compare = sheet.n == 2;
+	return sheet;
+}
+
+void bench_csv(const struct bench *b, FILE *out)
+{
+	struct sheet sheet = sheet_of(b, out);
+
+	sheet.line = csv_line;
+	emit_heading(&sheet);
+	emit_all(&sheet);
+}
+
+void bench_markdown(const struct bench *b, FILE *out)
+{
+	struct sheet sheet = sheet_of(b, out);
+
+	sheet.line = markdown_line;
+	emit_heading(&sheet);
+	fputs("| --- |", out);
+	for (unsigned i = 0; i < sheet.n + (sheet.compare ? 2 : 0); i++)
+		fputs(" ---: |", out);
+	fputc('\n', out);
+	emit_all(&sheet);
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * From the results of rounds to what a report shows.
+ *
+ * Throughput is summarized over rounds. Counters are added up over them, so that identities among
+ * counters stay exact and both sides of a comparison have run equally long. Gauges are averaged.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "bench.h"
+#include "tool.h"
+
+/* ---- Spreads ---- */
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static struct bench_spread spread_of(double *values, unsigned n)
+{
+	struct bench_spread s = { .n = n };
+	double squares = 0;
+
+	if (!n)
+		return s;
+	qsort(values, n, sizeof(*values), compare);
+	s.min = values[0];
+	s.max = values[n - 1];
+	s.median = (values[(n - 1) / 2] + values[n / 2]) / 2;
+	for (unsigned i = 0; i < n; i++)
+		s.mean += values[i] / n;
+	for (unsigned i = 0; i < n; i++)
+		squares += (values[i] - s.mean) * (values[i] - s.mean);
+	if (n > 1 && s.mean > 0)
+		s.error = sqrt(squares / (n - 1) / n) / s.mean;
+	return s;
+}
+
+static double throughput(const struct bench_result *r)
+{
+	return (double)r->ops * 1e9 / (double)r->ns;
+}
+
+/* Threads that share a CPU do not each spend the time that passes. */
+static double cpus_used(const struct bench_run *run)
+{
+	unsigned cpus = bench_online_cpus(NULL);
+
+	return run->threads < cpus ? run->threads : cpus;
+}
+
+static struct bench_spread spread(const struct bench *b, const struct bench_run *run, bool per_op)
+{
+	double *values = tool_alloc(b->options->repeat, sizeof(*values));
+	struct bench_spread s;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < b->options->repeat; i++) {
+		if (!run->results[i].valid)
+			continue;
+		values[n] = throughput(&run->results[i]);
+		if (per_op)
+			values[n] = 1e9 * cpus_used(run) / values[n];
+		n++;
+	}
+	s = spread_of(values, n);
+	free(values);
+	return s;
+}
+
+struct bench_spread bench_throughput(const struct bench *b, const struct bench_run *run)
+{
+	return spread(b, run, false);
+}
+
+struct bench_spread bench_ns_per_op(const struct bench *b, const struct bench_run *run)
+{
+	return spread(b, run, true);
+}
+
+double bench_peak_rss(const struct bench *b, const struct bench_run *run)
+{
+	double most = 0;
+
+	for (unsigned i = 0; i < b->options->repeat; i++)
+		most = fmax(most, (double)run->results[i].peak_rss);
+	return most;
+}
+
+double bench_baseline_rss(const struct bench *b, const struct bench_run *run)
+{
+	double most = 0;
+
+	for (unsigned i = 0; i < b->options->repeat; i++)
+		most = fmax(most, (double)run->results[i].baseline_rss);
+	return most;
+}
+
+bool bench_measured(const struct bench *b, const struct bench_run *run)
+{
+	return bench_throughput(b, run).n > 0;
+}
+
+bool bench_has_values(const struct bench *b, const struct bench_run *run)
+{
+	for (unsigned i = 0; i < b->options->repeat; i++) {
+		if (run->results[i].valid)
+			return run->results[i].has_values;
+	}
+	return false;
+}
+
+/* ---- Totals ---- */
+
+/* Whole rounds that every run with statistics has; when there are none, the best that is there. */
+static unsigned comparable_rounds(const struct bench *b)
+{
+	unsigned least = b->options->repeat;
+
+	for (unsigned i = 0; i < b->runs_count; i++) {
+		const struct bench_run *run = &b->runs[i];
+		unsigned n = 0;
+
+		if (!bench_has_values(b, run))
+			continue;
+		while (n < b->options->repeat && run->results[n].valid && !run->results[n].partial)
+			n++;
+		if (n < least)
+			least = n;
+	}
+	return least ? least : b->options->repeat;
+}
+
+unsigned bench_total(const struct bench *b, const struct bench_run *run,
+		     struct bench_result *total)
+{
+	unsigned rounds = comparable_rounds(b), n = 0;
+
+	memset(total, 0, sizeof(*total));
+	for (unsigned i = 0; i < rounds; i++) {
+		const struct bench_result *r = &run->results[i];
+
+		if (!r->valid || !r->has_values)
+			continue;
+		n++;
+		total->ops += r->ops;
+		total->ns += r->ns;
+		total->growth += r->growth;
+		total->bad_reads += r->bad_reads;
+		total->policy = r->policy;
+		for (unsigned k = 0; k < USLUB_STAT_COUNT; k++)
+			total->values[k] += r->values[k];
+	}
+	total->valid = total->has_values = n > 0;
+	for (unsigned k = 0; k < USLUB_STAT_COUNT && n; k++) {
+		int kind = uslub_stat_kind((enum uslub_stat)k);
+
+		if (kind != USLUB_STAT_KIND_COUNTER && kind != USLUB_STAT_KIND_DERIVED)
+			total->values[k] /= n;
+	}
+	return n;
+}
+
+/* ---- Rows ---- */
+
+/*
+ * A report that is being made: the runs that have statistics, their totals, and the rows so far.
+ */
+struct model {
+	const struct bench *b;
+	struct bench_result *totals;
+	unsigned n;
+	struct bench_row *rows;
+	unsigned rows_count;
+	bool failed;
+};
+
+#define V(total, name) ((total)->values[USLUB_STAT_##name])
+
+/* Adds a row and returns its cells, one for each run. */
+static struct bench_cell *add_row(struct model *m, enum bench_section section, const char *name)
+{
+	struct bench_row *row;
+
+	m->rows = tool_grow(m->rows, m->rows_count + 1, sizeof(*m->rows));
+	row = &m->rows[m->rows_count++];
+	memset(row, 0, sizeof(*row));
+	row->section = section;
+	row->name = name;
+	row->cells = tool_alloc(m->n, sizeof(*row->cells));
+	return row->cells;
+}
+
+static void add_statistics(struct model *m)
+{
+	for (unsigned k = 0; k < USLUB_STAT_COUNT; k++) {
+		const char *name = uslub_stat_name((enum uslub_stat)k);
+		struct bench_cell *cells = add_row(m, BENCH_STATISTICS, name);
+
+		/* Means of gauges are shown whole, as one reading would be. */
+		for (unsigned i = 0; i < m->n; i++)
+			cells[i].value = round(m->totals[i].values[k]);
+	}
+}
+
+static void add_derived(struct model *m)
+{
+	struct bench_cell *churn =
+		add_row(m, BENCH_DERIVED, "page allocator churn (alloc_slab + free_slab)");
+
+	for (unsigned i = 0; i < m->n; i++)
+		churn[i].value = V(&m->totals[i], alloc_slab) + V(&m->totals[i], free_slab);
+}
+
+static void add_transitions(struct model *m)
+{
+	static const struct {
+		const char *name;
+		enum uslub_stat which;
+	} transitions[] = {
+		{ "partial->partial", USLUB_STAT_partial_to_partial },
+		{ "full->partial", USLUB_STAT_full_to_partial },
+		{ "partial->empty", USLUB_STAT_partial_to_empty },
+		{ "full->empty", USLUB_STAT_full_to_empty },
+	};
+
+	for (unsigned k = 0; k < TOOL_COUNT(transitions); k++) {
+		struct bench_cell *cells = add_row(m, BENCH_TRANSITIONS, transitions[k].name);
+
+		for (unsigned i = 0; i < m->n; i++) {
+			double sum = 0;
+
+			for (unsigned j = 0; j < TOOL_COUNT(transitions); j++)
+				sum += m->totals[i].values[transitions[j].which];
+			cells[i].value = m->totals[i].values[transitions[k].which];
+			cells[i].share = sum > 0 ? cells[i].value / sum : 0;
+		}
+	}
+}
+
+/* ---- Checks of mmap1 ---- */
+
+/*
+ * What the workload's arithmetic says about one sheaf capacity.
+ * @left: objects left in a sheaf, on average, when a prefill finds it too short
+ * @prefills: from one shortage to the next, on average
+ */
+struct shortage {
+	double left;
+	double prefills;
+};
+
+/* Plays the cycles of many operations on one sheaf. */
+static struct shortage shortage_of(unsigned capacity)
+{
+	const unsigned operations = 10000;
+	struct shortage s = { 0, 0 };
+	unsigned fill = capacity, shortages = 0;
+
+	for (unsigned i = 0; i < 2 * operations; i++) {
+		if (fill < 3) {
+			s.left += fill;
+			shortages++;
+			fill = capacity;
+		}
+		fill -= i % 2 ? 2 : 3;
+	}
+	if (shortages) {
+		s.left /= shortages;
+		s.prefills = 2.0 * operations / shortages;
+	}
+	return s;
+}
+
+static double prefills(const struct bench_result *t)
+{
+	return V(t, sheaf_prefill_fast) + V(t, sheaf_prefill_slow) + V(t, sheaf_prefill_oversize);
+}
+
+/*
+ * Full sheaves that a short prefill got for its own. A prefill without a spare counts in barn_get
+ * as well; without the policy there are only those.
+ */
+static double swaps(const struct bench_result *t)
+{
+	if (t->policy.prefill_barn != USLUB_POLICY_ON)
+		return 0;
+	return fmax(0, V(t, barn_get) - V(t, sheaf_prefill_slow));
+}
+
+/* A check that must hold: @holds says whether it does. */
+static void verdict(struct model *m, struct bench_cell *cell, double value, bool holds)
+{
+	cell->value = value;
+	cell->verdict = holds ? "ok" : "FAIL";
+	if (!holds)
+		m->failed = true;
+}
+
+/* A ratio that follows from the workload's arithmetic, as long as threads have CPUs of their own. */
+static void ratio(struct bench_cell *cell, double numerator, double denominator, double expected)
+{
+	cell->absent = denominator <= 0;
+	if (cell->absent)
+		return;
+	cell->value = numerator / denominator;
+	cell->verdict = fabs(cell->value - expected) <= 0.02 * expected ? "ok" : "off";
+}
+
+/*
+ * Returned sheaves and objects outside slabs must come out to the unit: every prefilled sheaf was
+ * returned, and what left the slabs and has not come back is in use or in a sheaf. A slab may be
+ * freed without having been listed, but not the other way round. What was flushed beyond refused
+ * sheaves are leftovers of returned sheaves, and what a CPU had that was drained: only a bound is
+ * known.
+ */
+static void add_identities(struct model *m)
+{
+	struct bench_cell *returned = add_row(m, BENCH_CHECKS, "prefills less returns (0)");
+	struct bench_cell *discarded =
+		add_row(m, BENCH_CHECKS, "free_slab less free_remove_partial (>= 0)");
+	struct bench_cell *flushed = add_row(m, BENCH_CHECKS, "flushed beyond refused sheaves");
+	struct bench_cell *outside = add_row(m, BENCH_CHECKS, "objects outside slabs unaccounted (0)");
+
+	for (unsigned i = 0; i < m->n; i++) {
+		const struct bench_result *t = &m->totals[i];
+		double capacity = V(t, sheaf_capacity);
+		double unreturned = V(t, sheaf_prefill_fast) + V(t, sheaf_prefill_slow) -
+				    V(t, sheaf_return_fast) - V(t, sheaf_return_slow);
+		double unlisted = V(t, free_slab) - V(t, free_remove_partial);
+		double beyond = V(t, sheaf_flush) - capacity * V(t, barn_put_fail);
+		double drained = 3 * capacity * V(t, cpu_drain);
+		double lost = V(t, sheaf_refill) + V(t, alloc_slowpath) - V(t, sheaf_flush) -
+			      V(t, free_slowpath) - (double)t->growth;
+
+		verdict(m, &returned[i], unreturned, unreturned == 0);
+		verdict(m, &discarded[i], unlisted, unlisted >= 0);
+		verdict(m, &outside[i], lost, lost == 0);
+		flushed[i].value = beyond;
+		flushed[i].verdict = beyond >= -drained &&
+					     beyond <= capacity * V(t, sheaf_return_slow) + drained
+				     ? "ok"
+				     : "off";
+	}
+}
+
+static struct bench_cell *add_ratio_row(struct model *m, const char *name)
+{
+	struct bench_cell *cells = add_row(m, BENCH_CHECKS, name);
+
+	m->rows[m->rows_count - 1].decimals = 3;
+	return cells;
+}
+
+static void add_ratios(struct model *m)
+{
+	struct bench_cell *freed = add_ratio_row(m, "objects freed per prefill (2.500)");
+	struct bench_cell *between = add_ratio_row(m, "prefills per shortage (12.000)");
+	struct bench_cell *left = add_ratio_row(m, "objects left per swap (2.000)");
+
+	for (unsigned i = 0; i < m->n; i++) {
+		const struct bench_result *t = &m->totals[i];
+		double capacity = V(t, sheaf_capacity);
+		struct shortage s = shortage_of((unsigned)capacity);
+		double refills = V(t, sheaf_refill) / (capacity - s.left);
+
+		ratio(&freed[i], V(t, free_rcu_sheaf) + V(t, free_slowpath), prefills(t), 2.5);
+		/* Without a spare to run short the rest has no meaning. */
+		between[i].absent = left[i].absent = capacity < 3;
+		if (between[i].absent)
+			continue;
+		ratio(&between[i], prefills(t), refills + swaps(t), s.prefills);
+		ratio(&left[i], capacity * V(t, barn_merge), swaps(t), s.left);
+	}
+}
+
+static void add_checks(struct model *m)
+{
+	if (m->b->options->workload->id != WL_mmap1)
+		return;
+	add_identities(m);
+	add_ratios(m);
+}
+
+unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed)
+{
+	struct model m = { .b = b };
+
+	m.totals = tool_alloc(b->runs_count, sizeof(*m.totals));
+	for (unsigned i = 0; i < b->runs_count; i++) {
+		if (bench_total(b, &b->runs[i], &m.totals[m.n]))
+			m.n++;
+		if (m.n)
+			m.failed |= m.totals[m.n - 1].bad_reads > 0;
+	}
+	if (m.n) {
+		add_statistics(&m);
+		add_derived(&m);
+		add_transitions(&m);
+		add_checks(&m);
+	}
+	free(m.totals);
+	*rows = m.rows;
+	*failed = m.failed;
+	return m.rows_count;
+}

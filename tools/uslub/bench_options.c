@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command line of `uslub bench`, and of the worker, which is given the same options by the
+ * program itself and a few more.
+ */
+#include <argp.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "bench.h"
+#include "numbers.h"
+#include "policy.h"
+#include "tool.h"
+
+enum option_key {
+	KEY_RATE = 256,
+	KEY_BEFORE,
+	KEY_AFTER,
+	KEY_MATRIX,
+	KEY_SIZE,
+	KEY_BURST,
+	KEY_WINDOW,
+	KEY_BATCH,
+	KEY_READERS,
+	KEY_MEMORY_LIMIT,
+	KEY_PIN,
+	KEY_SCALING,
+	KEY_PLOT,
+	KEY_NO_PROGRESS,
+	KEY_POLICY,
+	KEY_VARIANT,
+	KEY_CPUS,
+	KEY_PROBE,
+};
+
+static const struct argp_option options[] = {
+	{ NULL, 0, NULL, 0, "How it is run:", 1 },
+	{ "threads", 't', "N", 0, "Threads that work (default: one for each CPU)", 0 },
+	{ "seconds", 's', "S", 0, "Seconds to measure in each round (default: 1)", 0 },
+	{ "ops", 'o', "N", 0, "Do N operations per thread and round instead", 0 },
+	{ "rate", KEY_RATE, "R", 0, "Do R operations per second in all, not as many as possible", 0 },
+	{ "repeat", 'r', "N", 0, "Rounds (default: 3)", 0 },
+	{ "pin", KEY_PIN, NULL, 0, "Pin each thread to a CPU", 0 },
+	{ "size", KEY_SIZE, "BYTES", 0, "Size of an object (default: the workload's)", 0 },
+	{ "burst", KEY_BURST, "N", 0, "burst: objects of a burst (default: 32)", 0 },
+	{ "window", KEY_WINDOW, "N", 0, "window: objects of the window (default: 1024)", 0 },
+	{ "batch", KEY_BATCH, "N", 0,
+	  "allocator batch: deferred frees a thread collects (default: 4096)", 0 },
+	{ "readers", KEY_READERS, "N", 0, "rcu: threads that only read (default: 0)", 0 },
+	{ "memory-limit", KEY_MEMORY_LIMIT, "BYTES", 0,
+	  "End a run early when it uses more (default: half of what is free, at most 8G)", 0 },
+
+	{ NULL, 0, NULL, 0, "What is compared:", 2 },
+	{ "before", KEY_BEFORE, "P=V,...", 0, "Policy of the first side (default: the defaults)", 0 },
+	{ "after", KEY_AFTER, "P=V,...", 0, "Policy of the second side (default: the defaults)", 0 },
+	{ "matrix", KEY_MATRIX, "P=V,V...", 0,
+	  "Every value of a policy; given again, every combination", 0 },
+	{ "allocator", 'a', "NAME,...", 0, "Allocators (default: uslub)", 0 },
+	{ "scaling", KEY_SCALING, NULL, 0,
+	  "One thread on each CPU alone against all of them together", 0 },
+
+	{ NULL, 0, NULL, 0, "What is printed:", 3 },
+	{ "format", 'f', "FORMAT", 0, "table (default), json, csv or markdown", 0 },
+	{ "plot", KEY_PLOT, "FILE", 0, "Also draw the throughput, as SVG (needs gnuplot)", 0 },
+	{ "no-progress", KEY_NO_PROGRESS, NULL, 0, "Do not show what is running", 0 },
+
+	{ "policy", KEY_POLICY, "P=V,...", OPTION_HIDDEN, NULL, 0 },
+	{ "variant", KEY_VARIANT, "N", OPTION_HIDDEN, NULL, 0 },
+	{ "cpus", KEY_CPUS, "N,...", OPTION_HIDDEN, NULL, 0 },
+	{ "probe", KEY_PROBE, NULL, OPTION_HIDDEN, NULL, 0 },
+	{ NULL, 'h', NULL, 0, "Same as --help", -1 },
+	{ 0 },
+};
+
+static char *list_workloads(void)
+{
+	char *list = tool_copy("");
+
+	for (unsigned i = 0; i < WL_COUNT; i++) {
+		char *longer = tool_format("%s%s%s", list, i ? ", " : "", wl_workloads[i].name);
+
+		free(list);
+		list = longer;
+	}
+	return list;
+}
+
+/* Prints @text in lines that begin at @indent and end before column 79. */
+static void print_wrapped(FILE *out, const char *text, unsigned indent)
+{
+	unsigned column = indent;
+
+	while (*text) {
+		unsigned length = (unsigned)strcspn(text, " ");
+
+		if (column > indent && column + 1 + length > 78) {
+			fprintf(out, "\n%*s", indent, "");
+			column = indent;
+		} else if (column > indent) {
+			fputc(' ', out);
+			column++;
+		}
+		fprintf(out, "%.*s", length, text);
+		column += length;
+		text += length;
+		text += strspn(text, " ");
+	}
+	fputc('\n', out);
+}
+
+static void print_entry(FILE *out, const char *name, const char *help)
+{
+	fprintf(out, "  %-16s ", name);
+	print_wrapped(out, help, 19);
+}
+
+/* The lists at the end of --help come from the tables, so that nothing there can be forgotten. */
+static char *help_filter(int key, const char *text, void *input)
+{
+	char *help = NULL;
+	size_t size;
+	FILE *out;
+
+	(void)input;
+	if (key != ARGP_KEY_HELP_POST_DOC)
+		return (char *)text;
+	out = open_memstream(&help, &size);
+	if (!out)
+		return (char *)text;
+	fprintf(out, "Workloads:\n");
+	for (unsigned i = 0; i < WL_COUNT; i++)
+		print_entry(out, wl_workloads[i].name, wl_workloads[i].help);
+	fprintf(out, "\nPolicies:\n");
+	for (unsigned i = 0; i < policy_count; i++) {
+		char *range = policy_range(&policy_entries[i]);
+		char *entry = tool_format("%s: %s", range, policy_entries[i].help);
+
+		print_entry(out, policy_entries[i].name, entry);
+		free(entry);
+		free(range);
+	}
+	fprintf(out, "\nAllocators:\n");
+	for (unsigned i = 0; i < allocators_count; i++)
+		print_entry(out, allocators[i].name, allocators[i].help);
+	print_entry(out, "batch+NAME", "batch with another malloc than the C library's");
+	print_entry(out, "PATH", "a library that defines malloc; PATH must contain a '/'");
+	fprintf(out, "\nExamples:\n"
+		     "  uslub bench mmap1 --before prefill-barn=off --after prefill-barn=on\n"
+		     "  uslub bench pair --threads 1 --allocator uslub,glibc,jemalloc\n"
+		     "  uslub bench rcu --readers 1 --allocator uslub,batch,glibc --format json\n\n"
+		     "Exit status: 0 done; 1 counters that must agree do not; 2 wrong usage, or no\n"
+		     "data; 130 interrupted, what was measured until then has been printed.");
+	fclose(out);
+	return help;
+}
+
+static void parse_unsigned(struct argp_state *state, const char *name, const char *arg,
+			   unsigned min, unsigned max, unsigned *value)
+{
+	uint64_t number;
+
+	if (numbers_parse(arg, 1000, &number) || number < min || number > max)
+		argp_error(state, "--%s takes a number from %u to %u, not '%s'", name, min, max,
+			   arg);
+	else
+		*value = (unsigned)number;
+}
+
+static void parse_real(struct argp_state *state, const char *name, const char *arg, double max,
+		       double *value)
+{
+	if (numbers_parse_real(arg, value) || *value <= 0 || *value > max)
+		argp_error(state, "--%s takes a number above 0 and up to %g, not '%s'", name, max,
+			   arg);
+}
+
+static void parse_count(struct argp_state *state, const char *name, const char *arg, unsigned unit,
+			uint64_t max, uint64_t *value)
+{
+	if (numbers_parse(arg, unit, value) || !*value || *value > max)
+		argp_error(state, "--%s takes a number from 1 to %llu, not '%s'", name,
+			   (unsigned long long)max, arg);
+}
+
+static void parse_format(struct argp_state *state, const char *arg, enum bench_format *format)
+{
+	static const char *const names[] = {
+		[BENCH_TABLE] = "table",
+		[BENCH_JSON] = "json",
+		[BENCH_CSV] = "csv",
+		[BENCH_MARKDOWN] = "markdown",
+	};
+
+	for (unsigned i = 0; i < TOOL_COUNT(names); i++) {
+		if (!strcmp(names[i], arg)) {
+			*format = (enum bench_format)i;
+			return;
+		}
+	}
+	argp_error(state, "--format takes table, json, csv or markdown, not '%s'", arg);
+}
+
+static void parse_workload(struct argp_state *state, const char *arg,
+			   struct bench_options *options)
+{
+	char *list;
+
+	if (options->workload) {
+		argp_error(state, "one workload at a time: '%s' is too many", arg);
+		return;
+	}
+	options->workload = wl_find(arg);
+	if (options->workload)
+		return;
+	list = list_workloads();
+	argp_error(state, "there is no workload '%s'; the workloads are: %s", arg, list);
+	free(list);
+}
+
+/* Policies are read again when the plan is made; here their faults are found. */
+static void check_policy(struct argp_state *state, const char *name, const char *text)
+{
+	struct uslub_policy policy = { 0 };
+	char *message;
+
+	if (!text)
+		return;
+	message = policy_parse(text, &policy);
+	if (message)
+		argp_error(state, "--%s: %s", name, message);
+	free(message);
+}
+
+static void check_matrix(struct argp_state *state, const char *text)
+{
+	const char *equals = strchr(text, '=');
+	const char *value = equals ? equals + 1 : "";
+
+	if (!equals)
+		argp_error(state, "--matrix takes P=V,V..., not '%s'", text);
+	for (;;) {
+		size_t length = strcspn(value, ",");
+		char *one = tool_format("%.*s=%.*s", (int)(equals - text), text, (int)length,
+					value);
+
+		check_policy(state, "matrix", one);
+		free(one);
+		if (!value[length])
+			return;
+		value += length + 1;
+	}
+}
+
+static void check_combination(struct argp_state *state, const struct bench_options *o)
+{
+	bool policies = o->before || o->after;
+	unsigned ways = !!policies + !!o->matrix_count + !!o->scaling;
+
+	if (ways > 1)
+		argp_error(state, "--before and --after, --matrix, --scaling: one of the three");
+	if (o->allocators && strcmp(o->allocators, "uslub") && (policies || o->matrix_count))
+		argp_error(state, "policies are uslub's: leave out --allocator, or --before, "
+				  "--after and --matrix");
+	if (o->ops && o->seconds > 0)
+		argp_error(state, "either --seconds or --ops");
+	if (o->readers && !(o->workload->flags & WL_READERS))
+		argp_error(state, "--readers has no meaning for the workload '%s'",
+			   o->workload->name);
+	if (o->scaling && (o->workload->flags & WL_PAIRS))
+		argp_error(state, "--scaling has no meaning for the workload '%s', whose threads "
+				  "work in pairs",
+			   o->workload->name);
+	if (o->size && o->size < o->workload->min_size)
+		argp_error(state, "objects of the workload '%s' have at least %zu bytes",
+			   o->workload->name, o->workload->min_size);
+}
+
+static void check_all(struct argp_state *state, struct bench_options *o)
+{
+	char *list;
+
+	if (!o->workload && !o->probe) {
+		list = list_workloads();
+		argp_error(state, "which workload? The workloads are: %s", list);
+		free(list);
+	}
+	if (o->probe)
+		return;
+	check_policy(state, "before", o->before);
+	check_policy(state, "after", o->after);
+	check_policy(state, "policy", o->policy);
+	for (unsigned i = 0; i < o->matrix_count; i++)
+		check_matrix(state, o->matrix[i]);
+	check_combination(state, o);
+}
+
+/* Half of the memory that is free now: the machine stays usable and other programs alive. */
+static uint64_t default_memory_limit(void)
+{
+	const uint64_t most = (uint64_t)8 << 30;
+	uint64_t pages = (uint64_t)sysconf(_SC_AVPHYS_PAGES);
+	uint64_t half = pages * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+
+	return half < most ? half : most;
+}
+
+static void set_defaults(struct bench_options *o)
+{
+	if (!o->ops && o->seconds == 0)
+		o->seconds = 1;
+	if (!o->size && o->workload)
+		o->size = o->workload->size;
+	if (!o->threads)
+		o->threads = bench_online_cpus(NULL);
+	if (!o->memory_limit)
+		o->memory_limit = default_memory_limit();
+}
+
+static error_t parse_run_option(int key, char *arg, struct argp_state *state)
+{
+	struct bench_options *o = state->input;
+	uint64_t bytes = 0;
+
+	switch (key) {
+	case 't':
+		parse_unsigned(state, "threads", arg, 1, 4096, &o->threads);
+		o->threads_given = true;
+		break;
+	case 's':
+		parse_real(state, "seconds", arg, 86400, &o->seconds);
+		break;
+	case 'o':
+		parse_count(state, "ops", arg, 1000, (uint64_t)1 << 50, &o->ops);
+		break;
+	case KEY_RATE:
+		parse_real(state, "rate", arg, 1e12, &o->rate);
+		break;
+	case 'r':
+		parse_unsigned(state, "repeat", arg, 1, 10000, &o->repeat);
+		break;
+	case KEY_PIN:
+		o->pin = true;
+		break;
+	case KEY_SIZE:
+		parse_count(state, "size", arg, 1024, (uint64_t)1 << 20, &bytes);
+		o->size = bytes;
+		break;
+	case KEY_BURST:
+		parse_unsigned(state, "burst", arg, 1, 1000000, &o->burst);
+		break;
+	case KEY_WINDOW:
+		parse_unsigned(state, "window", arg, 1, 1000000, &o->window);
+		break;
+	case KEY_BATCH:
+		parse_unsigned(state, "batch", arg, 1, 1000000, &o->batch);
+		break;
+	case KEY_READERS:
+		parse_unsigned(state, "readers", arg, 0, 4096, &o->readers);
+		break;
+	case KEY_MEMORY_LIMIT:
+		parse_count(state, "memory-limit", arg, 1024, (uint64_t)1 << 50, &o->memory_limit);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static error_t parse_report_option(int key, char *arg, struct argp_state *state)
+{
+	struct bench_options *o = state->input;
+
+	switch (key) {
+	case KEY_BEFORE:
+		o->before = arg;
+		break;
+	case KEY_AFTER:
+		o->after = arg;
+		break;
+	case KEY_MATRIX:
+		o->matrix = tool_grow(o->matrix, o->matrix_count + 1, sizeof(*o->matrix));
+		o->matrix[o->matrix_count++] = arg;
+		break;
+	case 'a':
+		o->allocators = arg;
+		break;
+	case KEY_SCALING:
+		o->scaling = true;
+		break;
+	case 'f':
+		parse_format(state, arg, &o->format);
+		break;
+	case KEY_PLOT:
+		o->plot = arg;
+		break;
+	case KEY_NO_PROGRESS:
+		o->no_progress = true;
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static error_t parse_worker_option(int key, char *arg, struct argp_state *state)
+{
+	struct bench_options *o = state->input;
+
+	switch (key) {
+	case KEY_POLICY:
+		o->policy = arg;
+		break;
+	case KEY_VARIANT:
+		parse_unsigned(state, "variant", arg, 0, 100, &o->variant);
+		break;
+	case KEY_CPUS:
+		o->cpus = arg;
+		break;
+	case KEY_PROBE:
+		o->probe = true;
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct bench_options *o = state->input;
+
+	switch (key) {
+	case 'h':
+		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+		return 0;
+	case ARGP_KEY_ARG:
+		parse_workload(state, arg, o);
+		return 0;
+	case ARGP_KEY_END:
+		check_all(state, o);
+		return 0;
+	}
+	if (!parse_run_option(key, arg, state) || !parse_report_option(key, arg, state))
+		return 0;
+	return parse_worker_option(key, arg, state);
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_option,
+	.args_doc = "WORKLOAD",
+	.doc = "Measure a workload: under one or several policies, or on several allocators.\v",
+	.help_filter = help_filter,
+};
+
+void bench_parse(int argc, char **argv, struct bench_options *o)
+{
+	memset(o, 0, sizeof(*o));
+	o->repeat = 3;
+	o->burst = 32;
+	o->window = 1024;
+	o->batch = 4096;
+	argp_parse(&argp, argc, argv, 0, NULL, o);
+	set_defaults(o);
+}

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One run of one configuration, in a process of its own: this program again, as `uslub
+ * bench-worker`, with the allocator preloaded and its result on a pipe.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "bench.h"
+#include "policy.h"
+#include "tool.h"
+
+#define SELF	"/proc/self/exe"
+#define PRELOAD "LD_PRELOAD="
+
+extern char **environ;
+
+static volatile sig_atomic_t interrupts;
+
+static void on_interrupt(int signal)
+{
+	(void)signal;
+	interrupts++;
+}
+
+/*
+ * Ctrl-C ends the measurement but not the program, which still has to print what it knows. Where
+ * the signal is ignored, as in a shell's background, it stays so.
+ */
+void bench_catch_interrupts(void)
+{
+	struct sigaction action = { .sa_handler = on_interrupt };
+	struct sigaction old;
+
+	if (!sigaction(SIGINT, NULL, &old) && old.sa_handler == SIG_IGN)
+		return;
+	sigaction(SIGINT, &action, NULL);
+}
+
+/* A growing list of arguments or environment entries that ends with NULL. */
+struct strings {
+	char **list;
+	unsigned n;
+};
+
+static void add(struct strings *strings, char *text)
+{
+	strings->list = tool_grow(strings->list, strings->n + 2, sizeof(*strings->list));
+	strings->list[strings->n++] = text;
+	strings->list[strings->n] = NULL;
+}
+
+static void free_strings(struct strings *strings)
+{
+	for (unsigned i = 0; i < strings->n; i++)
+		free(strings->list[i]);
+	free(strings->list);
+}
+
+/* The environment, with the allocator's library before what the user preloads himself. */
+static struct strings environment(const struct allocator *allocator)
+{
+	struct strings result = { 0 };
+	const char *preloaded = getenv("LD_PRELOAD");
+
+	for (char **entry = environ; *entry; entry++) {
+		if (!allocator->preload || strncmp(*entry, PRELOAD, strlen(PRELOAD)))
+			add(&result, tool_copy(*entry));
+	}
+	if (allocator->preload)
+		add(&result, tool_format(PRELOAD "%s%s%s", allocator->library,
+					 preloaded && *preloaded ? ":" : "",
+					 preloaded ? preloaded : ""));
+	return result;
+}
+
+static struct strings arguments(const struct bench *b, const struct bench_run *run)
+{
+	const struct bench_options *o = b->options;
+	struct strings result = { 0 };
+
+	add(&result, tool_copy("uslub"));
+	add(&result, tool_copy("bench-worker"));
+	add(&result, tool_copy(o->workload->name));
+	add(&result, tool_format("--allocator=%s", run->allocator->name));
+	add(&result, tool_format("--threads=%u", run->threads));
+	if (o->ops)
+		add(&result, tool_format("--ops=%" PRIu64, o->ops));
+	else
+		add(&result, tool_format("--seconds=%.9g", o->seconds));
+	if (o->rate > 0)
+		add(&result, tool_format("--rate=%.17g", o->rate));
+	add(&result, tool_format("--size=%zu", o->size));
+	add(&result, tool_format("--burst=%u", o->burst));
+	add(&result, tool_format("--window=%u", o->window));
+	add(&result, tool_format("--batch=%u", o->batch));
+	add(&result, tool_format("--readers=%u", o->readers));
+	add(&result, tool_format("--memory-limit=%" PRIu64, o->memory_limit));
+	add(&result, tool_format("--policy=%s", run->policy_text));
+	add(&result, tool_format("--variant=%u", run->variant));
+	if (run->cpus)
+		add(&result, tool_format("--cpus=%s", run->cpus));
+	return result;
+}
+
+static int spawn(pid_t *pid, char *const argv[], const struct allocator *allocator, int out,
+		 bool quiet)
+{
+	struct strings env = environment(allocator);
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t defaults;
+	int error;
+
+	/* A worker whose reader is gone may die of it. */
+	sigemptyset(&defaults);
+	sigaddset(&defaults, SIGPIPE);
+	posix_spawnattr_init(&attributes);
+	posix_spawnattr_setsigdefault(&attributes, &defaults);
+	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+	if (quiet)
+		posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	error = posix_spawn(pid, SELF, &actions, &attributes, argv, env.list);
+	posix_spawn_file_actions_destroy(&actions);
+	posix_spawnattr_destroy(&attributes);
+	free_strings(&env);
+	if (error)
+		tool_error("cannot start " SELF ": %s", strerror(error));
+	return error;
+}
+
+static int wait_for(pid_t pid)
+{
+	int status;
+
+	while (waitpid(pid, &status, 0) < 0) {
+		if (errno != EINTR)
+			return -1;
+	}
+	return status;
+}
+
+/*
+ * bench_spawn_probe - whether an allocator can be had: starts a process with it that looks for itself
+ */
+bool bench_spawn_probe(const struct allocator *allocator)
+{
+	struct strings argv = { 0 };
+	bool found;
+	int null;
+	pid_t pid;
+
+	/* What is not loaded cannot fail to be. */
+	if (!allocator->library)
+		return true;
+	add(&argv, tool_copy("uslub"));
+	add(&argv, tool_copy("bench-worker"));
+	add(&argv, tool_copy("--probe"));
+	add(&argv, tool_format("--allocator=%s", allocator->name));
+	null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	found = null >= 0 && !spawn(&pid, argv.list, allocator, null, true) && !wait_for(pid);
+	if (null >= 0)
+		close(null);
+	free_strings(&argv);
+	return found;
+}
+
+/*
+ * Reads all that the worker writes. Ctrl-C reaches the worker from the terminal or, when the signal
+ * was sent to this process alone, from here; it then ends early and still answers. A second one
+ * kills it.
+ */
+static char *read_all(int fd, pid_t pid, void (*tick)(void *), void *arg)
+{
+	struct pollfd poll_fd = { .fd = fd, .events = POLLIN };
+	sig_atomic_t passed_on = 0;
+	size_t used = 0, room = 4096;
+	char *text = tool_alloc(room, 1);
+
+	for (;;) {
+		int ready = poll(&poll_fd, 1, 100);
+		ssize_t n;
+
+		if (interrupts > passed_on) {
+			kill(pid, passed_on ? SIGKILL : SIGINT);
+			passed_on = interrupts;
+		}
+		if (ready <= 0) {
+			tick(arg);
+			continue;
+		}
+		n = read(fd, text + used, room - used - 1);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		used += (size_t)n;
+		if (used + 1 == room) {
+			room *= 2;
+			text = tool_grow(text, room, 1);
+		}
+	}
+	text[used] = '\0';
+	return text;
+}
+
+static uint64_t get_integer(const json_t *object, const char *name)
+{
+	return (uint64_t)json_integer_value(json_object_get(object, name));
+}
+
+static void decode_values(const json_t *json, struct bench_result *result)
+{
+	static const char *const names[] = {
+#define USLUB_STAT(name, kind, help) #name,
+#include <uslub/stats.def>
+#undef USLUB_STAT
+	};
+	const json_t *values = json_object_get(json, "values");
+	const json_t *policy = json_object_get(json, "policy");
+
+	if (!values)
+		return;
+	result->has_values = true;
+	for (unsigned i = 0; i < USLUB_STAT_COUNT; i++)
+		result->values[i] = json_number_value(json_object_get(values, names[i]));
+	for (unsigned i = 0; i < policy_count; i++)
+		policy_set(&policy_entries[i], &result->policy,
+			   get_integer(policy, policy_entries[i].name));
+}
+
+static int decode(const char *text, struct bench_result *result)
+{
+	json_t *json = json_loads(text, 0, NULL);
+	const char *note;
+
+	if (!json)
+		return -1;
+	result->ops = get_integer(json, "ops");
+	result->ns = get_integer(json, "ns");
+	result->baseline_rss = get_integer(json, "baseline_rss");
+	result->peak_rss = get_integer(json, "peak_rss");
+	result->growth = (int64_t)get_integer(json, "growth");
+	result->bad_reads = get_integer(json, "bad_reads");
+	result->partial = json_is_true(json_object_get(json, "partial"));
+	note = json_string_value(json_object_get(json, "note"));
+	result->note = note ? tool_copy(note) : NULL;
+	decode_values(json, result);
+	result->valid = result->ops > 0 && result->ns > 0;
+	json_decref(json);
+	return 0;
+}
+
+/* The worker has said itself what it could not do; what it could not say is said here. */
+static int report_end(const struct bench_run *run, int status, bool answered)
+{
+	if (WIFSIGNALED(status)) {
+		tool_error("the process that measured '%s' was ended by signal %d (%s)", run->label,
+			   WTERMSIG(status), strsignal(WTERMSIG(status)));
+		return -1;
+	}
+	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+		tool_error("measuring '%s' failed", run->label);
+		return -1;
+	}
+	if (!answered) {
+		tool_error("the process that measured '%s' gave no result", run->label);
+		return -1;
+	}
+	return 0;
+}
+
+/*
+ * bench_spawn - measure one run
+ * @tick: called with @arg about every tenth of a second meanwhile
+ *
+ * Returns 0, or -1 after a message; sets b->interrupted when Ctrl-C was pressed.
+ */
+int bench_spawn(struct bench *b, const struct bench_run *run, struct bench_result *result,
+		void (*tick)(void *), void *arg)
+{
+	struct strings argv;
+	int fds[2], status, error;
+	char *text;
+	bool answered;
+	pid_t pid;
+
+	b->interrupted = interrupts > 0;
+	if (b->interrupted)
+		return 0;
+	if (pipe2(fds, O_CLOEXEC)) {
+		tool_error("cannot make a pipe: %s", strerror(errno));
+		return -1;
+	}
+	argv = arguments(b, run);
+	error = spawn(&pid, argv.list, run->allocator, fds[1], false);
+	free_strings(&argv);
+	close(fds[1]);
+	if (error) {
+		close(fds[0]);
+		return -1;
+	}
+	text = read_all(fds[0], pid, tick, arg);
+	close(fds[0]);
+	status = wait_for(pid);
+	answered = !decode(text, result);
+	free(text);
+	b->interrupted = interrupts > 0;
+	return b->interrupted ? 0 : report_end(run, status, answered);
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The report for people.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include "bench.h"
+#include "numbers.h"
+#include "table.h"
+#include "tool.h"
+
+/*
+ * The tables look as those that before and after a patch are usually shown in: a name of 24
+ * columns, 18 for each number and 12 for the change, under a rule of 93.
+ */
+#define NAME_WIDTH   24u
+#define LONG_NAME    45u
+#define NUMBER_WIDTH 18u
+#define SHARE_WIDTH  24u
+#define CHANGE_WIDTH 12u
+#define RULE_WIDTH   93u
+
+/* Labels longer than this stand in a legend, and a letter in the heading. */
+#define LABEL_WIDTH 16u
+
+struct text {
+	const struct bench *b;
+	FILE *out;
+	unsigned width;
+	const char *bold;
+	const char *red;
+	const char *plain;
+	bool letters; /* columns are headed by letters */
+};
+
+static bool shown(const struct text *t, unsigned i)
+{
+	return bench_measured(t->b, &t->b->runs[i]);
+}
+
+static unsigned shown_count(const struct text *t)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->b->runs_count; i++)
+		n += shown(t, i);
+	return n;
+}
+
+/* The n-th letter, for the heading of a column; "A1" after "Z". */
+static char *letter(unsigned i)
+{
+	char *text = tool_format("%c", 'A' + i % 26);
+	char *numbered;
+
+	if (i < 26)
+		return text;
+	numbered = tool_format("%s%u", text, i / 26);
+	free(text);
+	return numbered;
+}
+
+static char *heading(const struct text *t, unsigned i)
+{
+	return t->letters ? letter(i) : tool_copy(t->b->runs[i].label);
+}
+
+/* ---- What was run ---- */
+
+static char *duration(const struct bench_options *o)
+{
+	char *ops, *text;
+
+	if (!o->ops)
+		return tool_format("%g s", o->seconds);
+	ops = numbers_thousands((double)o->ops);
+	text = tool_format("%s operations per thread", ops);
+	free(ops);
+	return text;
+}
+
+static void print_title(const struct text *t)
+{
+	const struct bench_options *o = t->b->options;
+	const struct bench_run *last = &t->b->runs[t->b->runs_count - 1];
+	char *length = duration(o);
+
+	fprintf(t->out, "%s: %zu-byte objects, %u thread%s, %u round%s of %s\n", o->workload->name,
+		o->size, last->threads, last->threads == 1 ? "" : "s", o->repeat,
+		o->repeat == 1 ? "" : "s", length);
+	free(length);
+	if (o->workload->flags & WL_PAIRS && o->threads % 2)
+		fprintf(t->out, "(%u rounded up to pairs of a producer and a consumer)\n",
+			o->threads);
+	if (t->b->interrupted)
+		fprintf(t->out, "interrupted: this is what was measured until then\n");
+}
+
+static void print_notes(const struct text *t)
+{
+	for (unsigned i = 0; i < t->b->runs_count; i++) {
+		const struct bench_run *run = &t->b->runs[i];
+		unsigned noted = 0;
+		const char *note = NULL;
+
+		for (unsigned k = 0; k < t->b->options->repeat; k++) {
+			if (!run->results[k].note)
+				continue;
+			note = run->results[k].note;
+			noted++;
+		}
+		if (noted)
+			fprintf(t->out, "%s: %s (%u of %u rounds)\n", run->label, note, noted,
+				t->b->options->repeat);
+	}
+}
+
+/* ---- Throughput ---- */
+
+static char *percent_change(double before, double after)
+{
+	return tool_format("%+.1f%%", 100 * (after / before - 1));
+}
+
+/* Changes round by round: both sides of a round met the same machine. */
+static void print_round_changes(const struct text *t, const struct bench_run *one,
+				const struct bench_run *other)
+{
+	double least = INFINITY, most = -INFINITY;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->b->options->repeat; i++) {
+		const struct bench_result *a = &one->results[i], *b = &other->results[i];
+		double change;
+
+		if (!a->valid || !b->valid)
+			continue;
+		change = ((double)b->ops / (double)b->ns) / ((double)a->ops / (double)a->ns);
+		least = fmin(least, change);
+		most = fmax(most, change);
+		n++;
+	}
+	if (n > 1)
+		fprintf(t->out, "round by round: %+.1f%% to %+.1f%%; best against best: %+.1f%%\n",
+			100 * (least - 1), 100 * (most - 1),
+			100 * (bench_throughput(t->b, other).max /
+				       bench_throughput(t->b, one).max -
+			       1));
+}
+
+static void print_before_after(const struct text *t)
+{
+	const struct bench_run *runs = t->b->runs;
+	struct bench_spread before = bench_throughput(t->b, &runs[0]);
+	struct bench_spread after = bench_throughput(t->b, &runs[1]);
+	char *change;
+
+	if (!before.n)
+		return;
+	fprintf(t->out, "\nbaseline: %.0f %s/s\n", before.median, t->b->options->workload->unit);
+	if (!after.n)
+		return;
+	change = percent_change(before.median, after.median);
+	fprintf(t->out, "after: %.0f %s/s (%s)\n", after.median, t->b->options->workload->unit,
+		change);
+	free(change);
+	print_round_changes(t, &runs[0], &runs[1]);
+}
+
+static char *row_label(const struct text *t, unsigned i)
+{
+	char *name, *text;
+
+	if (!t->letters)
+		return tool_copy(t->b->runs[i].label);
+	name = letter(i);
+	text = tool_format("%s %s", name, t->b->runs[i].label);
+	free(name);
+	return text;
+}
+
+static void print_throughput(const struct text *t)
+{
+	static const unsigned widths[] = { 12, 15, 15, 15, 15, 8 };
+	struct table *table = table_new(TOOL_COUNT(widths), widths);
+
+	table_optional(table, 4);
+	table_add(table, tool_format("%s/s", t->b->options->workload->unit));
+	table_add(table, tool_copy("median"));
+	table_add(table, tool_copy("min"));
+	table_add(table, tool_copy("max"));
+	table_add(table, tool_copy("mean"));
+	table_add(table, tool_copy("+-"));
+	for (unsigned i = 0; i < t->b->runs_count; i++) {
+		struct bench_spread s = bench_throughput(t->b, &t->b->runs[i]);
+
+		if (!s.n)
+			continue;
+		table_add(table, row_label(t, i));
+		table_add(table, numbers_thousands(s.median));
+		table_add(table, numbers_thousands(s.min));
+		table_add(table, numbers_thousands(s.max));
+		table_add(table, numbers_thousands(s.mean));
+		table_add(table, s.n > 1 ? tool_format("%.1f%%", 100 * s.error) : tool_copy("-"));
+	}
+	fputc('\n', t->out);
+	table_print(table, t->out, t->width, 0, t->bold, t->plain);
+	table_free(table);
+}
+
+/* Time per operation, against the first run; and memory. */
+static void print_costs(const struct text *t)
+{
+	static const unsigned widths[] = { 12, 11, 11, 10, 10, 13, 13 };
+	struct table *table = table_new(TOOL_COUNT(widths), widths);
+	struct bench_spread first = { 0 };
+
+	table_add(table, tool_copy("ns per op"));
+	table_add(table, tool_copy("median"));
+	table_add(table, tool_copy("best"));
+	table_add(table, tool_copy("ratio"));
+	table_add(table, tool_copy("best"));
+	table_add(table, tool_copy("peak RSS"));
+	table_add(table, tool_copy("at start"));
+	for (unsigned i = 0; i < t->b->runs_count; i++) {
+		const struct bench_run *run = &t->b->runs[i];
+		struct bench_spread s = bench_ns_per_op(t->b, run);
+
+		if (!s.n)
+			continue;
+		if (!first.n)
+			first = s;
+		table_add(table, row_label(t, i));
+		table_add(table, tool_format("%.2f", s.median));
+		table_add(table, tool_format("%.2f", s.min));
+		table_add(table, tool_format("%.2fx", s.median / first.median));
+		table_add(table, tool_format("%.2fx", s.min / first.min));
+		table_add(table, numbers_bytes(bench_peak_rss(t->b, run)));
+		table_add(table, numbers_bytes(bench_baseline_rss(t->b, run)));
+	}
+	fputc('\n', t->out);
+	table_print(table, t->out, t->width, 0, t->bold, t->plain);
+	table_free(table);
+	if (shown_count(t) > 1)
+		fprintf(t->out, "(ratio: time per operation against the first line)\n");
+}
+
+/* ---- Scaling ---- */
+
+static double round_throughput(const struct bench_run *run, unsigned round)
+{
+	const struct bench_result *r = &run->results[round];
+
+	return r->valid ? (double)r->ops * 1e9 / (double)r->ns : 0;
+}
+
+/*
+ * Prints how much of the sum of the runs @first..@last-1, each alone on its CPU, the run @last
+ * reaches on all of these CPUs together.
+ */
+static void print_efficiency(const struct text *t, unsigned first, unsigned last)
+{
+	unsigned repeat = t->b->options->repeat, n = 0;
+	double sum = 0, best = 0;
+
+	for (unsigned round = 0; round < repeat; round++) {
+		double alone = 0, together = round_throughput(&t->b->runs[last], round);
+		bool complete = together > 0;
+
+		for (unsigned i = first; i < last; i++) {
+			double one = round_throughput(&t->b->runs[i], round);
+
+			alone += one;
+			complete = complete && one > 0;
+		}
+		if (!complete)
+			continue;
+		sum += together / alone;
+		best = fmax(best, together / alone);
+		n++;
+	}
+	if (n)
+		fprintf(t->out, "%s: together %.3f of the sum of each CPU alone; best round %.3f\n",
+			t->b->runs[last].allocator->name, sum / n, best);
+}
+
+static void print_scaling(const struct text *t)
+{
+	unsigned first = 0;
+
+	fputc('\n', t->out);
+	for (unsigned i = 1; i < t->b->runs_count; i++) {
+		bool ends = i + 1 == t->b->runs_count ||
+			    t->b->runs[i + 1].allocator != t->b->runs[first].allocator;
+
+		if (!ends)
+			continue;
+		print_efficiency(t, first, i);
+		first = i + 1;
+	}
+}
+
+/* ---- Statistics ---- */
+
+static char *cell_text(const struct bench_row *row, const struct bench_cell *cell)
+{
+	char *number, *text;
+
+	if (cell->absent)
+		return tool_copy("-");
+	number = row->decimals ? tool_format("%.*f", (int)row->decimals, cell->value)
+			       : numbers_thousands(cell->value);
+	if (cell->verdict)
+		text = tool_format("%s %s", number, cell->verdict);
+	else if (row->section == BENCH_TRANSITIONS)
+		text = tool_format("%s %5.1f%%", number, 100 * cell->share);
+	else
+		return number;
+	free(number);
+	return text;
+}
+
+/* One of the blocks of a report: how it is headed, and what columns follow the values. */
+struct block {
+	enum bench_section section;
+	const char *title;
+	unsigned name_width;
+	unsigned value_width;
+	bool delta;
+	bool change;
+};
+
+static void add_block_row(struct table *table, const struct block *block,
+			  const struct bench_row *row, unsigned n)
+{
+	bool two = n == 2;
+
+	table_add(table, tool_copy(row->name));
+	for (unsigned i = 0; i < n; i++)
+		table_add(table, cell_text(row, &row->cells[i]));
+	if (two && block->delta)
+		table_add(table, numbers_thousands(row->cells[1].value - row->cells[0].value));
+	if (two && block->change)
+		table_add(table, numbers_change(row->cells[0].value, row->cells[1].value));
+}
+
+static void print_block(const struct text *t, const struct block *block,
+			const struct bench_row *rows, unsigned rows_count, unsigned n)
+{
+	unsigned *widths = tool_alloc(n + 3, sizeof(*widths));
+	unsigned columns = 1 + n;
+	bool two = n == 2;
+	struct table *table;
+
+	widths[0] = block->name_width;
+	for (unsigned i = 0; i < n; i++)
+		widths[1 + i] = block->value_width;
+	if (two && block->delta)
+		widths[columns++] = NUMBER_WIDTH;
+	if (two && block->change)
+		widths[columns++] = CHANGE_WIDTH;
+	table = table_new(columns, widths);
+	free(widths);
+	if (two && block->delta)
+		table_optional(table, 1 + n);
+	table_add(table, tool_copy(block->title));
+	for (unsigned i = 0; i < t->b->runs_count; i++) {
+		if (bench_has_values(t->b, &t->b->runs[i]))
+			table_add(table, heading(t, i));
+	}
+	if (two && block->delta)
+		table_add(table, tool_copy("delta"));
+	if (two && block->change)
+		table_add(table, tool_copy("change"));
+	for (unsigned i = 0; i < rows_count; i++) {
+		if (rows[i].section == block->section)
+			add_block_row(table, block, &rows[i], n);
+	}
+	fputc('\n', t->out);
+	table_print(table, t->out, t->width, two ? RULE_WIDTH : 1, t->bold, t->plain);
+	table_free(table);
+}
+
+static void print_failures(const struct text *t, const struct bench_row *rows, unsigned rows_count,
+			   unsigned n)
+{
+	for (unsigned i = 0; i < rows_count; i++) {
+		for (unsigned k = 0; k < n; k++) {
+			const char *verdict = rows[i].cells[k].verdict;
+
+			if (verdict && !strcmp(verdict, "FAIL"))
+				fprintf(t->out, "%sFAIL%s %s\n", t->red, t->plain, rows[i].name);
+		}
+	}
+	for (unsigned i = 0; i < t->b->runs_count; i++) {
+		struct bench_result total;
+
+		bench_total(t->b, &t->b->runs[i], &total);
+		if (total.bad_reads)
+			fprintf(t->out, "%sFAIL%s %s: readers saw %.0f objects reused too early\n",
+				t->red, t->plain, t->b->runs[i].label, (double)total.bad_reads);
+	}
+}
+
+static void print_statistics(const struct text *t)
+{
+	static const struct block blocks[] = {
+		{ BENCH_STATISTICS, "metric", NAME_WIDTH, NUMBER_WIDTH, true, true },
+		{ BENCH_DERIVED, "derived", LONG_NAME, NUMBER_WIDTH, false, true },
+		{ BENCH_TRANSITIONS, "transitions", NAME_WIDTH, SHARE_WIDTH, false, true },
+		{ BENCH_CHECKS, "check", LONG_NAME, NUMBER_WIDTH, false, false },
+	};
+	struct bench_row *rows;
+	bool failed;
+	unsigned n = 0, rows_count = bench_rows(t->b, &rows, &failed);
+	struct bench_result total;
+	unsigned rounds = 0;
+
+	for (unsigned i = 0; i < t->b->runs_count; i++) {
+		n += bench_has_values(t->b, &t->b->runs[i]);
+		if (!rounds)
+			rounds = bench_total(t->b, &t->b->runs[i], &total);
+	}
+	fprintf(t->out, "\n%s: counters of %u round%s in all, gauges are means of %u instants\n",
+		t->b->options->workload->cache, rounds, rounds == 1 ? "" : "s",
+		rounds * BENCH_INSTANTS);
+	for (unsigned i = 0; i < TOOL_COUNT(blocks); i++) {
+		if (blocks[i].section == BENCH_CHECKS &&
+		    t->b->options->workload->id != WL_mmap1)
+			continue;
+		print_block(t, &blocks[i], rows, rows_count, n);
+	}
+	print_failures(t, rows, rows_count, n);
+	for (unsigned i = 0; i < rows_count; i++)
+		free(rows[i].cells);
+	free(rows);
+}
+
+/*
+ * Statistics are printed when all runs have them. In a comparison of allocators they would be one
+ * column that is compared with nothing; JSON has them all the same.
+ */
+static bool all_have_values(const struct text *t)
+{
+	for (unsigned i = 0; i < t->b->runs_count; i++) {
+		if (shown(t, i) && !bench_has_values(t->b, &t->b->runs[i]))
+			return false;
+	}
+	return true;
+}
+
+void bench_text(const struct bench *b, FILE *out, unsigned width, bool colour)
+{
+	struct text t = {
+		.b = b,
+		.out = out,
+		.width = width,
+		.bold = colour ? "\033[1m" : "",
+		.red = colour ? "\033[1;31m" : "",
+		.plain = colour ? "\033[0m" : "",
+	};
+
+	for (unsigned i = 0; i < b->runs_count; i++)
+		t.letters |= strlen(b->runs[i].label) > LABEL_WIDTH;
+	print_title(&t);
+	print_notes(&t);
+	if (!shown_count(&t))
+		return;
+	if (b->before_after)
+		print_before_after(&t);
+	print_throughput(&t);
+	print_costs(&t);
+	if (b->options->scaling)
+		print_scaling(&t);
+	else if (all_have_values(&t))
+		print_statistics(&t);
+}

@@ -1,0 +1,773 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The process that measures one run of one configuration and writes the result to standard output.
+ *
+ * 1. Phases. Threads work in phases: set up, warm up, ten parts of the measurement, and finish.
+ *    Between two phases they stand at a barrier. The main thread starts and ends phases and reads
+ *    gauges while all stand still: a gauge such as `slabs` is then the mean of ten instants, all in
+ *    the same situation.
+ * 2. Time. The duration of a part is from the first thread's start to the last one's end. The
+ *    pauses between parts do not count.
+ * 3. Deferred frees. A WL_STEADY workload on uslub is measured from one steady state to another,
+ *    since its counters are the point. All others start with no deferred free outstanding, and the
+ *    time they take includes the wait until the last one is done: an allocator that puts work off
+ *    pays for it.
+ * 4. Counters are the difference between two readings while all threads stand still and the
+ *    reclaimer has nothing to do; `growth` is what became of the objects outside slabs meanwhile.
+ * 5. Memory is read before the threads free what they hold.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <urcu/arch.h>
+#include <urcu/urcu-memb.h>
+#include "../../workloads/ring.h"
+#include "bench.h"
+#include "command.h"
+#include "policy.h"
+#include "tool.h"
+
+#define NS_PER_SECOND 1000000000u
+
+enum phase {
+	PHASE_SETUP,
+	PHASE_RUN,
+	PHASE_FINISH,
+};
+
+struct worker;
+
+/*
+ * struct worker_thread - a thread, with what only it writes on lines of its own
+ * @wl: the workload's part
+ * @begin, @end: of the last phase, in nanoseconds
+ * @ops: done in the last phase
+ * @bad: a reader's count of objects that were reused too early
+ */
+struct worker_thread {
+	struct wl_thread wl;
+	struct worker *worker;
+	pthread_t pthread;
+	int cpu; /* to be pinned to, or -1 */
+	bool reads;
+	uint64_t begin;
+	uint64_t end;
+	uint64_t ops;
+	uint64_t bad;
+} __attribute__((aligned(128)));
+
+/*
+ * @stop: ends the phase
+ * @finished: threads that have ended the phase
+ * @quota: operations of each thread in the phase
+ * @ns_per_op: of one thread at the given rate, or 0
+ */
+struct worker {
+	const struct bench_options *options;
+	const struct allocator *allocator;
+	const struct wl_code *code;
+	struct wl_params params;
+	struct heap heap;
+	struct worker_thread *threads; /* those that work, then those that read */
+	struct wl_thread **working;
+	struct wl_ring *rings;
+	unsigned working_count;
+	unsigned threads_count;
+	pthread_barrier_t go;
+	pthread_barrier_t done;
+	enum phase phase;
+	uint64_t quota;
+	double ns_per_op;
+	uint64_t chunk;
+	bool steady;
+	int statm;
+	const char *note;
+	bool failed;
+	/* Written by several threads. */
+	bool stop __attribute__((aligned(128)));
+	unsigned finished __attribute__((aligned(128)));
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+	(void)signal;
+	interrupted = 1;
+}
+
+/* ---- What threads do ---- */
+
+/* Sleeps until @due or the end of the phase. */
+static void sleep_until(struct worker *w, uint64_t due)
+{
+	const uint64_t longest = NS_PER_SECOND / 100;
+	uint64_t now;
+
+	while ((now = tool_now_ns()) < due && !__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
+		uint64_t ns = due - now < longest ? due - now : longest;
+		struct timespec time = { .tv_nsec = (long)ns };
+
+		nanosleep(&time, NULL);
+	}
+}
+
+/* A thread that waits for its partner lets it run where there are fewer CPUs than threads. */
+static void relax(unsigned *idle)
+{
+	if (++*idle % 64 == 0)
+		sched_yield();
+	else
+		caa_cpu_relax();
+}
+
+static uint64_t work(struct worker *w, struct worker_thread *t)
+{
+	uint64_t (*run)(struct wl_thread *, uint64_t) = w->code->run;
+	uint64_t quota = w->quota, chunk = w->chunk, ops = 0;
+	unsigned idle = 0;
+
+	while (ops < quota && !__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
+		uint64_t left = quota - ops;
+		uint64_t done = run(&t->wl, left < chunk ? left : chunk);
+
+		ops += done;
+		if (t->wl.failed) {
+			__atomic_store_n(&w->failed, true, __ATOMIC_RELAXED);
+			break;
+		}
+		if (!done)
+			relax(&idle);
+		if (w->ns_per_op > 0)
+			sleep_until(w, t->begin + (uint64_t)((double)ops * w->ns_per_op));
+	}
+	return ops;
+}
+
+static void read_published(struct worker *w, struct worker_thread *t)
+{
+	unsigned at = 0;
+
+	while (!__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
+		for (unsigned i = 0; i < 64; i++) {
+			urcu_memb_read_lock();
+			t->bad += !wl_published_ok(w->working[at]);
+			urcu_memb_read_unlock();
+			at = at + 1 < w->working_count ? at + 1 : 0;
+		}
+	}
+}
+
+static void one_phase(struct worker *w, struct worker_thread *t)
+{
+	if (w->phase == PHASE_RUN && t->reads) {
+		read_published(w, t);
+	} else if (w->phase == PHASE_RUN) {
+		t->begin = tool_now_ns();
+		t->ops = work(w, t);
+		t->end = tool_now_ns();
+	} else if (w->phase == PHASE_SETUP && !t->reads) {
+		w->code->setup(&t->wl);
+		if (t->wl.failed)
+			__atomic_store_n(&w->failed, true, __ATOMIC_RELAXED);
+	} else if (!t->reads) {
+		w->code->finish(&t->wl);
+	}
+}
+
+static void *thread_main(void *arg)
+{
+	struct worker_thread *t = arg;
+	struct worker *w = t->worker;
+	enum phase phase;
+
+	urcu_memb_register_thread();
+	do {
+		pthread_barrier_wait(&w->go);
+		phase = w->phase;
+		one_phase(w, t);
+		if (!t->reads)
+			__atomic_fetch_add(&w->finished, 1, __ATOMIC_RELEASE);
+		pthread_barrier_wait(&w->done);
+	} while (phase != PHASE_FINISH);
+	urcu_memb_unregister_thread();
+	return NULL;
+}
+
+/* ---- Memory ---- */
+
+static uint64_t resident_bytes(struct worker *w)
+{
+	unsigned long long size, resident;
+	char text[128];
+	ssize_t n = pread(w->statm, text, sizeof(text) - 1, 0);
+
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	if (sscanf(text, "%llu %llu", &size, &resident) != 2)
+		return 0;
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The largest resident size of this program; getrusage would include its parent's before exec. */
+static uint64_t peak_bytes(void)
+{
+	FILE *status = fopen("/proc/self/status", "re");
+	unsigned long long kib = 0;
+	char line[256];
+
+	while (status && fgets(line, sizeof(line), status)) {
+		if (sscanf(line, "VmHWM: %llu", &kib) == 1)
+			break;
+	}
+	if (status)
+		fclose(status);
+	return kib << 10;
+}
+
+/* Lets the largest resident size begin at the present one; older kernels keep what start-up took. */
+static void reset_peak(void)
+{
+	int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (write(fd, "5", 1) < 0) {
+		/* Start-up is small; the figure is a little too large then. */
+	}
+	close(fd);
+}
+
+/* ---- Phases, seen from the main thread ---- */
+
+static void pause_ns(uint64_t ns)
+{
+	struct timespec time = { (time_t)(ns / NS_PER_SECOND), (long)(ns % NS_PER_SECOND) };
+
+	nanosleep(&time, NULL);
+}
+
+/* Whether the phase has to end although its time is not over. */
+static bool must_stop(struct worker *w)
+{
+	if (interrupted || __atomic_load_n(&w->failed, __ATOMIC_RELAXED))
+		return true;
+	if (resident_bytes(w) <= w->options->memory_limit)
+		return false;
+	w->note = "ended early: it reached the memory limit";
+	return true;
+}
+
+/* Waits until all working threads have ended the phase, and ends it when its time is over. */
+static void watch(struct worker *w, uint64_t deadline)
+{
+	const uint64_t tick = NS_PER_SECOND / (deadline == UINT64_MAX ? 1000 : 100);
+	bool stopped = false;
+
+	while (__atomic_load_n(&w->finished, __ATOMIC_ACQUIRE) < w->working_count) {
+		uint64_t now = tool_now_ns();
+
+		if (!stopped && (now >= deadline || must_stop(w))) {
+			__atomic_store_n(&w->stop, true, __ATOMIC_RELAXED);
+			stopped = true;
+		}
+		if (stopped)
+			pause_ns(20000);
+		else
+			pause_ns(deadline - now < tick ? deadline - now : tick);
+	}
+	/* Those that only read go on until they are told. */
+	__atomic_store_n(&w->stop, true, __ATOMIC_RELAXED);
+}
+
+static void run_phase(struct worker *w, enum phase phase, double seconds, uint64_t quota)
+{
+	uint64_t deadline = UINT64_MAX;
+
+	w->phase = phase;
+	w->quota = quota;
+	w->finished = 0;
+	w->stop = false;
+	pthread_barrier_wait(&w->go);
+	if (seconds > 0)
+		deadline = tool_now_ns() + (uint64_t)(seconds * NS_PER_SECOND);
+	watch(w, deadline);
+	pthread_barrier_wait(&w->done);
+}
+
+/* What the last phase did. Of a pair only the consumer counts, which sees an object last. */
+static void account(const struct worker *w, uint64_t *ops, uint64_t *ns)
+{
+	bool pairs = w->params.workload->flags & WL_PAIRS;
+	uint64_t begin = UINT64_MAX, end = 0;
+
+	for (unsigned i = 0; i < w->working_count; i++) {
+		const struct worker_thread *t = &w->threads[i];
+
+		if (t->begin < begin)
+			begin = t->begin;
+		if (t->end > end)
+			end = t->end;
+		if (!pairs || i % 2)
+			*ops += t->ops;
+	}
+	*ns += end - begin;
+}
+
+/* ---- Statistics ---- */
+
+struct readings {
+	uint64_t start[USLUB_STAT_COUNT];
+	uint64_t end[USLUB_STAT_COUNT];
+	double sums[USLUB_STAT_COUNT];
+	unsigned instants;
+};
+
+static void read_stats(const struct worker *w, uint64_t values[])
+{
+	if (w->allocator->family != &wl_family_uslub)
+		return;
+	for (unsigned i = 0; i < USLUB_STAT_COUNT; i++)
+		uslub_cache_stat(w->heap.cache, (enum uslub_stat)i, &values[i]);
+}
+
+/* Changes whenever the reclaimer has done something. */
+static uint64_t reclaimer_progress(const struct worker *w)
+{
+	static const enum uslub_stat moved[] = {
+		USLUB_STAT_rcu_pending,	  USLUB_STAT_sheaf_flush, USLUB_STAT_barn_put,
+		USLUB_STAT_barn_put_fail, USLUB_STAT_free_slowpath,
+	};
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < TOOL_COUNT(moved); i++) {
+		uint64_t value = 0;
+
+		uslub_cache_stat(w->heap.cache, moved[i], &value);
+		/* Weighted, so that an object that goes from one to another is seen. */
+		sum += value * (2 * i + 1);
+	}
+	return sum;
+}
+
+/*
+ * Waits until the objects whose grace period is over have arrived: until nothing has moved for a
+ * while. Objects in RCU sheaves that are not full stay where they are: to fetch them is to change
+ * what is measured.
+ */
+static void quiesce(const struct worker *w)
+{
+	uint64_t last, now;
+	unsigned still = 0;
+
+	if (!w->steady)
+		return;
+	urcu_memb_synchronize_rcu();
+	last = reclaimer_progress(w);
+	for (unsigned i = 0; i < 400 && still < 3; i++) {
+		pause_ns(NS_PER_SECOND / 2000);
+		now = reclaimer_progress(w);
+		still = now == last ? still + 1 : 0;
+		last = now;
+	}
+}
+
+static void settle(struct worker *w)
+{
+	const struct wl_family *family = w->allocator->family;
+
+	if (!w->steady && family->settle && (w->params.workload->flags & WL_RCU))
+		family->settle(w->working, w->working_count);
+}
+
+static void add_instant(const struct worker *w, struct readings *r)
+{
+	uint64_t values[USLUB_STAT_COUNT] = { 0 };
+
+	read_stats(w, values);
+	for (unsigned i = 0; i < USLUB_STAT_COUNT; i++)
+		r->sums[i] += (double)values[i];
+	r->instants++;
+}
+
+static double reading(const struct readings *r, enum uslub_stat which)
+{
+	switch (uslub_stat_kind(which)) {
+	case USLUB_STAT_KIND_COUNTER:
+	case USLUB_STAT_KIND_DERIVED:
+		return (double)(r->end[which] - r->start[which]);
+	case USLUB_STAT_KIND_GAUGE:
+		return r->instants ? r->sums[which] / r->instants : 0;
+	default:
+		return (double)r->end[which];
+	}
+}
+
+/* ---- The run ---- */
+
+/* Warms up for a fifth of the time or a tenth of the operations: caches, sheaves, grace periods. */
+static void warm_up(struct worker *w)
+{
+	double seconds = w->options->seconds / 5;
+
+	if (w->options->ops) {
+		run_phase(w, PHASE_RUN, 0, (w->options->ops + 9) / 10);
+		return;
+	}
+	if (seconds < 0.02)
+		seconds = 0.02;
+	run_phase(w, PHASE_RUN, seconds < 1 ? seconds : 1, UINT64_MAX);
+	/* What the limit ended early here says nothing about the measurement. */
+	w->note = NULL;
+}
+
+static void measure(struct worker *w, struct readings *r, struct bench_result *result)
+{
+	const struct bench_options *o = w->options;
+	uint64_t before;
+
+	warm_up(w);
+	settle(w);
+	quiesce(w);
+	read_stats(w, r->start);
+	for (unsigned i = 0; i < BENCH_INSTANTS && !interrupted && !w->failed && !w->note; i++) {
+		uint64_t quota = UINT64_MAX;
+
+		/* The parts add up to the whole, also when it does not divide. */
+		if (o->ops)
+			quota = o->ops * (i + 1) / BENCH_INSTANTS - o->ops * i / BENCH_INSTANTS;
+		run_phase(w, PHASE_RUN, o->seconds / BENCH_INSTANTS, quota);
+		account(w, &result->ops, &result->ns);
+		quiesce(w);
+		add_instant(w, r);
+	}
+	read_stats(w, r->end);
+	result->growth = (int64_t)(r->end[USLUB_STAT_objects] - r->start[USLUB_STAT_objects]);
+	result->peak_rss = peak_bytes();
+	result->partial = interrupted;
+	before = tool_now_ns();
+	settle(w);
+	result->ns += tool_now_ns() - before;
+}
+
+static int start_threads(struct worker *w)
+{
+	for (unsigned i = 0; i < w->threads_count; i++) {
+		struct worker_thread *t = &w->threads[i];
+		pthread_attr_t attributes;
+		cpu_set_t set;
+		int error;
+
+		pthread_attr_init(&attributes);
+		if (t->cpu >= 0) {
+			CPU_ZERO(&set);
+			CPU_SET((unsigned)t->cpu, &set);
+			pthread_attr_setaffinity_np(&attributes, sizeof(set), &set);
+		}
+		error = pthread_create(&t->pthread, &attributes, thread_main, t);
+		pthread_attr_destroy(&attributes);
+		if (error) {
+			tool_error("cannot start thread %u of %u: %s", i + 1, w->threads_count,
+				   strerror(error));
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static void set_cpus(struct worker *w)
+{
+	const char *list = w->options->cpus;
+
+	for (unsigned i = 0; i < w->threads_count; i++) {
+		w->threads[i].cpu = -1;
+		if (!list || w->threads[i].reads)
+			continue;
+		w->threads[i].cpu = atoi(list);
+		list = strchr(list, ',');
+		list = list ? list + 1 : NULL;
+	}
+}
+
+static int make_thread(struct worker *w, unsigned i)
+{
+	struct worker_thread *t = &w->threads[i];
+	unsigned slots = w->params.workload->slots(&w->params);
+	int error = 0;
+
+	t->worker = w;
+	t->reads = i >= w->working_count;
+	if (t->reads)
+		return 0;
+	t->wl.heap = w->heap;
+	t->wl.params = &w->params;
+	t->wl.index = i;
+	t->wl.random = i;
+	if (slots)
+		t->wl.slots = wl_map(slots * sizeof(void *));
+	if (slots && !t->wl.slots)
+		return -ENOMEM;
+	if (w->rings)
+		t->wl.ring = &w->rings[i / 2];
+	w->working[i] = &t->wl;
+	if (w->allocator->family->thread_open)
+		error = w->allocator->family->thread_open(&t->wl);
+	return error;
+}
+
+static int make_threads(struct worker *w)
+{
+	w->working_count = w->options->threads;
+	w->threads_count = w->working_count + w->options->readers;
+	w->threads = wl_map(w->threads_count * sizeof(*w->threads));
+	w->working = wl_map(w->working_count * sizeof(struct wl_thread *));
+	if (!w->threads || !w->working)
+		return -ENOMEM;
+	if (w->params.workload->flags & WL_PAIRS) {
+		w->rings = wl_map((w->working_count / 2) * sizeof(*w->rings));
+		if (!w->rings)
+			return -ENOMEM;
+	}
+	for (unsigned i = 0; i < w->threads_count; i++) {
+		int error = make_thread(w, i);
+
+		if (error)
+			return error;
+	}
+	set_cpus(w);
+	pthread_barrier_init(&w->go, NULL, w->threads_count + 1);
+	pthread_barrier_init(&w->done, NULL, w->threads_count + 1);
+	return 0;
+}
+
+/* A policy given as an argument must be in force, or the figures are of something else. */
+static int check_policy(const struct worker *w)
+{
+	struct uslub_policy effective;
+
+	if (w->allocator->family != &wl_family_uslub)
+		return 0;
+	uslub_cache_policy(w->heap.cache, &effective);
+	for (unsigned i = 0; i < policy_count; i++) {
+		const struct policy_entry *entry = &policy_entries[i];
+		uint64_t asked = policy_get(entry, &w->params.policy);
+
+		if (asked && asked != policy_get(entry, &effective)) {
+			tool_error("the library did not take policy '%s'", entry->name);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static int set_params(struct worker *w)
+{
+	const struct bench_options *o = w->options;
+	struct wl_params *p = &w->params;
+	char *message;
+
+	p->workload = o->workload;
+	p->size = o->size;
+	/* An alignment is for the workload's own size; another size is not stretched to it. */
+	p->align = o->size % (o->workload->align ? o->workload->align : 1) ? 0 : o->workload->align;
+	p->capacity = o->workload->capacity;
+	p->burst = o->burst;
+	p->window = o->window;
+	p->batch = o->batch;
+	p->variant = o->variant;
+	message = policy_parse(o->policy ? o->policy : "", &p->policy);
+	if (message) {
+		tool_error("%s", message);
+		free(message);
+		return -1;
+	}
+	return 0;
+}
+
+static void set_pace(struct worker *w)
+{
+	const struct bench_options *o = w->options;
+	unsigned streams = w->working_count;
+	double chunk;
+
+	w->code = &w->allocator->family->code[o->workload->id];
+	w->chunk = o->workload->chunk;
+	if (o->rate <= 0)
+		return;
+	if (o->workload->flags & WL_PAIRS)
+		streams /= 2;
+	/* A thread sleeps about a thousand times a second, or after each operation. */
+	w->ns_per_op = NS_PER_SECOND * (double)streams / o->rate;
+	chunk = 1e6 / w->ns_per_op;
+	if (chunk < (double)w->chunk)
+		w->chunk = chunk > 1 ? (uint64_t)chunk : 1;
+}
+
+static int open_heap(struct worker *w)
+{
+	int error;
+
+	if (set_params(w))
+		return -1;
+	w->steady = (w->params.workload->flags & WL_STEADY) &&
+		    w->allocator->family == &wl_family_uslub;
+	w->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+	error = w->allocator->family->open(&w->params, &w->heap);
+	if (error) {
+		tool_error("cannot make a cache of %zu-byte objects: %s", w->params.size,
+			   strerror(-error));
+		return -1;
+	}
+	if (check_policy(w))
+		return -1;
+	error = make_threads(w);
+	if (error) {
+		tool_error("cannot prepare %u threads: %s", w->options->threads, strerror(-error));
+		return -1;
+	}
+	set_pace(w);
+	return 0;
+}
+
+/* The cache must be empty now: an object lost on the way is a fault of the library. */
+static int close_heap(struct worker *w)
+{
+	const struct wl_family *family = w->allocator->family;
+	int error = 0;
+
+	for (unsigned i = 0; i < w->working_count && family->thread_close; i++)
+		family->thread_close(w->working[i]);
+	if (family->close)
+		error = family->close(&w->heap);
+	if (error)
+		tool_error("the cache cannot be destroyed after all objects were freed: %s",
+			   strerror(-error));
+	return error;
+}
+
+static json_t *encode_values(const struct readings *r)
+{
+	json_t *values = json_object();
+
+	for (unsigned i = 0; i < USLUB_STAT_COUNT; i++)
+		json_object_set_new(values, uslub_stat_name((enum uslub_stat)i),
+				    json_real(reading(r, (enum uslub_stat)i)));
+	return values;
+}
+
+static json_t *encode_policy(const struct uslub_policy *policy)
+{
+	json_t *object = json_object();
+
+	for (unsigned i = 0; i < policy_count; i++)
+		json_object_set_new(object, policy_entries[i].name,
+				    json_integer((json_int_t)policy_get(&policy_entries[i],
+									policy)));
+	return object;
+}
+
+static json_t *encode(const struct worker *w, const struct readings *r,
+		      const struct bench_result *result)
+{
+	json_t *json = json_object();
+
+	json_object_set_new(json, "ops", json_integer((json_int_t)result->ops));
+	json_object_set_new(json, "ns", json_integer((json_int_t)result->ns));
+	json_object_set_new(json, "baseline_rss", json_integer((json_int_t)result->baseline_rss));
+	json_object_set_new(json, "peak_rss", json_integer((json_int_t)result->peak_rss));
+	json_object_set_new(json, "growth", json_integer(result->growth));
+	json_object_set_new(json, "bad_reads", json_integer((json_int_t)result->bad_reads));
+	json_object_set_new(json, "partial", json_boolean(result->partial));
+	if (w->note)
+		json_object_set_new(json, "note", json_string(w->note));
+	if (w->allocator->family == &wl_family_uslub) {
+		json_object_set_new(json, "policy", encode_policy(&result->policy));
+		json_object_set_new(json, "values", encode_values(r));
+	}
+	return json;
+}
+
+static int write_result(json_t *json)
+{
+	int error = json_dumpf(json, stdout, JSON_COMPACT | JSON_REAL_PRECISION(17)) ||
+		    fflush(stdout);
+
+	json_decref(json);
+	return error;
+}
+
+/* The floor frees deferred objects at once, so its readers see what they must. */
+static uint64_t count_bad_reads(const struct worker *w)
+{
+	uint64_t bad = 0;
+
+	for (unsigned i = 0; i < w->threads_count; i++)
+		bad += w->threads[i].bad;
+	return w->allocator->family == &wl_family_floor ? 0 : bad;
+}
+
+static int run(struct worker *w)
+{
+	struct bench_result result = { 0 };
+	struct readings readings = { 0 };
+
+	if (open_heap(w) || start_threads(w))
+		return TOOL_EXIT_USAGE;
+	result.baseline_rss = resident_bytes(w);
+	reset_peak();
+	run_phase(w, PHASE_SETUP, 0, 0);
+	measure(w, &readings, &result);
+	if (w->allocator->family == &wl_family_uslub)
+		uslub_cache_policy(w->heap.cache, &result.policy);
+	run_phase(w, PHASE_FINISH, 0, 0);
+	for (unsigned i = 0; i < w->threads_count; i++)
+		pthread_join(w->threads[i].pthread, NULL);
+	if (w->failed) {
+		tool_error("%s has no memory for an object of %zu bytes", w->allocator->name,
+			   w->params.size);
+		return TOOL_EXIT_USAGE;
+	}
+	if (close_heap(w))
+		return TOOL_EXIT_NO;
+	result.bad_reads = count_bad_reads(w);
+	return write_result(encode(w, &readings, &result)) ? TOOL_EXIT_USAGE : 0;
+}
+
+int command_bench_worker(int argc, char **argv)
+{
+	struct sigaction action = { .sa_handler = on_interrupt };
+	struct bench_options options;
+	struct worker *w;
+	const char *found = NULL;
+
+	/* Without its parent nobody waits for the result. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	sigaction(SIGINT, &action, NULL);
+	tool_name = "uslub bench";
+	bench_parse(argc, argv, &options);
+	w = wl_map(sizeof(*w));
+	if (!w)
+		return TOOL_EXIT_USAGE;
+	w->options = &options;
+	w->allocator = allocator_find(options.allocators ? options.allocators : "uslub");
+	if (!w->allocator)
+		return TOOL_EXIT_USAGE;
+	if (!allocator_in_force(w->allocator, &found)) {
+		if (!options.probe)
+			tool_error("malloc is not that of %s but comes from %s", w->allocator->name,
+				   found);
+		return TOOL_EXIT_NO;
+	}
+	return options.probe ? 0 : run(w);
+}

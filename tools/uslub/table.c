@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <string.h>
+#include "table.h"
+#include "tool.h"
+
+/* Blanks that stay between columns when a table is narrowed. */
+#define GAP 2u
+
+struct table {
+	unsigned columns;
+	unsigned *preferred;
+	bool *optional;
+	char **cells;
+	unsigned count;
+};
+
+struct table *table_new(unsigned columns, const unsigned widths[])
+{
+	struct table *t = tool_alloc(1, sizeof(*t));
+
+	t->columns = columns;
+	t->preferred = tool_alloc(columns, sizeof(*t->preferred));
+	t->optional = tool_alloc(columns, sizeof(*t->optional));
+	memcpy(t->preferred, widths, columns * sizeof(*widths));
+	return t;
+}
+
+void table_free(struct table *t)
+{
+	for (unsigned i = 0; i < t->count; i++)
+		free(t->cells[i]);
+	free(t->cells);
+	free(t->optional);
+	free(t->preferred);
+	free(t);
+}
+
+void table_optional(struct table *t, unsigned column)
+{
+	t->optional[column] = true;
+}
+
+void table_add(struct table *t, char *text)
+{
+	t->cells = tool_grow(t->cells, t->count + 1, sizeof(*t->cells));
+	t->cells[t->count++] = text;
+}
+
+static unsigned content_width(const struct table *t, unsigned column)
+{
+	size_t most = 0;
+
+	for (unsigned i = column; i < t->count; i += t->columns) {
+		size_t length = strlen(t->cells[i]);
+
+		if (length > most)
+			most = length;
+	}
+	return (unsigned)most + (column ? GAP : 0);
+}
+
+static unsigned sum(const unsigned widths[], unsigned n)
+{
+	unsigned total = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		total += widths[i];
+	return total;
+}
+
+/* Finds the width of each column; one that is left out gets 0. Returns whether it had to narrow. */
+static bool lay_out(const struct table *t, unsigned width, unsigned widths[])
+{
+	for (unsigned i = 0; i < t->columns; i++) {
+		unsigned content = content_width(t, i);
+
+		widths[i] = content > t->preferred[i] ? content : t->preferred[i];
+	}
+	if (!width || sum(widths, t->columns) <= width)
+		return false;
+	for (unsigned i = 0; i < t->columns; i++)
+		widths[i] = content_width(t, i);
+	for (unsigned i = 0; i < t->columns && sum(widths, t->columns) > width; i++) {
+		if (t->optional[i])
+			widths[i] = 0;
+	}
+	return true;
+}
+
+static void print_row(const struct table *t, FILE *out, unsigned row, const unsigned widths[])
+{
+	for (unsigned i = 0; i < t->columns; i++) {
+		const char *cell = t->cells[row * t->columns + i];
+		int width = (int)widths[i];
+
+		/* A name that nothing follows needs no padding. */
+		if (!i && t->columns == 1)
+			width = 0;
+		if (i && !width)
+			continue;
+		fprintf(out, "%*s", i ? width : -width, cell);
+	}
+}
+
+void table_print(const struct table *t, FILE *out, unsigned width, unsigned rule_width,
+		 const char *heading_on, const char *heading_off)
+{
+	unsigned *widths = tool_alloc(t->columns, sizeof(*widths));
+	bool narrowed = lay_out(t, width, widths);
+	unsigned total = sum(widths, t->columns);
+
+	fputs(heading_on, out);
+	print_row(t, out, 0, widths);
+	fprintf(out, "%s\n", heading_off);
+	if (rule_width) {
+		unsigned n = !narrowed && rule_width > total ? rule_width : total;
+
+		while (n--)
+			fputc('=', out);
+		fputc('\n', out);
+	}
+	for (unsigned row = 1; (row + 1) * t->columns <= t->count; row++) {
+		print_row(t, out, row, widths);
+		fputc('\n', out);
+	}
+	free(widths);
+}

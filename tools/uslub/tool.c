@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+#include "tool.h"
+
+const char *tool_name = "uslub";
+
+void tool_error(const char *format, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "%s: ", tool_name);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+static void out_of_memory(void)
+{
+	tool_error("out of memory");
+	exit(TOOL_EXIT_USAGE);
+}
+
+void *tool_alloc(size_t n, size_t size)
+{
+	/* One byte at least, since calloc may answer NULL to a request for nothing. */
+	void *memory = calloc(n ? n : 1, size ? size : 1);
+
+	if (!memory)
+		out_of_memory();
+	return memory;
+}
+
+void *tool_grow(void *array, size_t n, size_t size)
+{
+	array = reallocarray(array, n, size);
+	if (!array)
+		out_of_memory();
+	return array;
+}
+
+char *tool_format(const char *format, ...)
+{
+	va_list args;
+	char *text;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		out_of_memory();
+	va_end(args);
+	return text;
+}
+
+char *tool_copy(const char *text)
+{
+	return tool_format("%s", text);
+}
+
+uint64_t tool_now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+unsigned tool_width(FILE *file)
+{
+	const char *columns = getenv("COLUMNS");
+	struct winsize size;
+	int width = columns ? atoi(columns) : 0;
+
+	if (width > 0)
+		return (unsigned)width;
+	if (isatty(fileno(file)) && !ioctl(fileno(file), TIOCGWINSZ, &size))
+		return size.ws_col;
+	return 0;
+}
+
+bool tool_colour(FILE *file)
+{
+	const char *no_colour = getenv("NO_COLOR");
+	const char *terminal = getenv("TERM");
+
+	if (no_colour && *no_colour)
+		return false;
+	return isatty(fileno(file)) && terminal && strcmp(terminal, "dumb");
+}
+
+int tool_print_out(const char *text, size_t size)
+{
+	errno = 0;
+	if (fwrite(text, 1, size, stdout) == size && !fflush(stdout))
+		return 0;
+	if (errno == EPIPE)
+		return 0;
+	tool_error("cannot write to standard output: %s", strerror(errno));
+	return -1;
+}

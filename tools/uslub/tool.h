@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What all subcommands share: exit statuses, messages, memory, time, the terminal.
+ */
+#ifndef TOOLS_TOOL_H
+#define TOOLS_TOOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Exit statuses. 0 is done. */
+#define TOOL_EXIT_NO	      1	  /* the question's answer is no: a check failed */
+#define TOOL_EXIT_USAGE	      2	  /* wrong usage, or no data */
+#define TOOL_EXIT_INTERRUPTED 130 /* stopped by Ctrl-C; what was done so far has been printed */
+
+#define TOOL_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#define TOOL_PRINTF(at, first) __attribute__((format(printf, at, first)))
+
+/* Starts every message; main.c sets it to "uslub" or "uslub NAME". */
+extern const char *tool_name;
+
+/*
+ * tool_error - print a message on stderr, after the name of the program
+ */
+void tool_error(const char *format, ...) TOOL_PRINTF(1, 2);
+
+/*
+ * tool_alloc - zeroed memory for an array
+ * tool_grow - the same array with room for more
+ * tool_format - a string made by printf
+ * tool_copy - a copy of a string
+ *
+ * The caller frees them. They do not return when there is no memory: a program that prints tables
+ * has nothing better to do then than to say so.
+ */
+void *tool_alloc(size_t n, size_t size);
+void *tool_grow(void *array, size_t n, size_t size);
+char *tool_format(const char *format, ...) TOOL_PRINTF(1, 2);
+char *tool_copy(const char *text);
+
+/*
+ * tool_now_ns - monotonic time in nanoseconds
+ */
+uint64_t tool_now_ns(void);
+
+/*
+ * tool_width - columns of the terminal that @file is, or the value of COLUMNS, or 0 for no limit
+ */
+unsigned tool_width(FILE *file);
+
+/*
+ * tool_colour - whether colours are welcome on @file: a terminal that has them, and no NO_COLOR
+ */
+bool tool_colour(FILE *file);
+
+/*
+ * tool_print_out - print a finished text on standard output
+ * @text: the text
+ * @size: its length in bytes
+ *
+ * A reader that went away, as `head` does, is no failure. Anything else, such as a full disk, is
+ * reported. Returns 0 or -1.
+ */
+int tool_print_out(const char *text, size_t size);
+
+#endif /* TOOLS_TOOL_H */

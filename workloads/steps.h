@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The step functions of all workloads, over any allocator.
+ *
+ * Every function here is always inlined into an instance (instantiate.h), where @ops is a constant:
+ * what is left is the loop with direct calls of the allocator. A volatile store or an empty asm
+ * keeps the compiler from noticing that nobody needs the objects.
+ */
+#ifndef WORKLOADS_STEPS_H
+#define WORKLOADS_STEPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "alloc_ops.h"
+#include "prng.h"
+#include "ring.h"
+#include "workload.h"
+
+#define WL_STEP	       static inline __attribute__((always_inline, unused))
+#define WL_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#define WL_LINE_SIZE 64u
+
+/* A user writes to what he allocates; without that the first miss would be somebody else's. */
+WL_STEP void wl_touch(void *object)
+{
+	*(volatile unsigned char *)object = 1;
+	__asm__ volatile("" : : "r"(object) : "memory");
+}
+
+/* A tree node is filled: one store to each of its cache lines moves them all to this CPU. */
+WL_STEP void wl_touch_lines(void *object, size_t size)
+{
+	for (size_t offset = 0; offset < size; offset += WL_LINE_SIZE)
+		*(volatile unsigned char *)((char *)object + offset) = 1;
+	__asm__ volatile("" : : "r"(object) : "memory");
+}
+
+/* Remembers that memory ran out and passes on how far the loop had come. */
+WL_STEP uint64_t wl_fail(struct wl_thread *t, uint64_t done)
+{
+	t->failed = true;
+	return done;
+}
+
+WL_STEP unsigned wl_no_slots(const struct wl_params *params)
+{
+	(void)params;
+	return 0;
+}
+
+WL_STEP void wl_nothing(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	(void)ops;
+	(void)t;
+}
+
+/*
+ * mmap1: one operation is one mmap and one munmap of an area in the middle of a mapped range. The
+ * first splits a leaf (3 new nodes, 2 replaced), the second rebalances it away (2 new nodes, 3
+ * replaced); readers may walk the tree, so replaced nodes are freed after a grace period. Nodes are
+ * replaced in the order they were made; a dozen are alive between operations, as in a small tree.
+ */
+#define WL_MMAP1_SLOTS 32u /* a power of two */
+#define WL_MMAP1_LIVE  15u /* a multiple of 3, since they are made by cycles that take 3 */
+
+WL_STEP unsigned mmap1_slots(const struct wl_params *params)
+{
+	(void)params;
+	return WL_MMAP1_SLOTS;
+}
+
+WL_STEP bool mmap1_cycle(const struct alloc_ops *ops, struct wl_thread *t, struct heap heap,
+			 unsigned takes, unsigned frees)
+{
+	void *reservation = ops->reserve(heap, 3);
+	unsigned taken;
+
+	if (WL_UNLIKELY(!reservation))
+		return false;
+	for (taken = 0; taken < takes; taken++) {
+		void *object = ops->take(heap, reservation);
+
+		if (WL_UNLIKELY(!object))
+			break;
+		wl_touch_lines(object, heap.size);
+		t->slots[t->put++ % WL_MMAP1_SLOTS] = object;
+	}
+	ops->unreserve(heap, reservation);
+	if (WL_UNLIKELY(taken < takes))
+		return false;
+	for (unsigned i = 0; i < frees; i++)
+		ops->free_rcu(heap, t->slots[t->got++ % WL_MMAP1_SLOTS]);
+	return true;
+}
+
+WL_STEP void mmap1_setup(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	while (t->put < WL_MMAP1_LIVE) {
+		if (!mmap1_cycle(ops, t, t->heap, 3, 0)) {
+			t->failed = true;
+			return;
+		}
+	}
+}
+
+WL_STEP uint64_t mmap1_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	const struct heap heap = t->heap;
+
+	for (uint64_t i = 0; i < n; i++) {
+		if (WL_UNLIKELY(!mmap1_cycle(ops, t, heap, 3, 2)))
+			return wl_fail(t, i);
+		if (WL_UNLIKELY(!mmap1_cycle(ops, t, heap, 2, 3)))
+			return wl_fail(t, i);
+	}
+	return n;
+}
+
+WL_STEP void mmap1_finish(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	while (t->got < t->put)
+		ops->free(t->heap, t->slots[t->got++ % WL_MMAP1_SLOTS]);
+}
+
+/* pair: the shortest life an object can have. */
+WL_STEP unsigned pair_slots(const struct wl_params *params)
+{
+	return wl_no_slots(params);
+}
+
+WL_STEP void pair_setup(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	wl_nothing(ops, t);
+}
+
+WL_STEP uint64_t pair_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	const struct heap heap = t->heap;
+
+	for (uint64_t i = 0; i < n; i++) {
+		void *object = ops->alloc(heap);
+
+		if (WL_UNLIKELY(!object))
+			return wl_fail(t, i);
+		wl_touch(object);
+		ops->free(heap, object);
+	}
+	return n;
+}
+
+WL_STEP void pair_finish(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	wl_nothing(ops, t);
+}
+
+/* burst: more objects at a time than a per-CPU sheaf may hold. */
+WL_STEP unsigned burst_slots(const struct wl_params *params)
+{
+	return params->burst;
+}
+
+WL_STEP void burst_setup(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	wl_nothing(ops, t);
+}
+
+WL_STEP uint64_t burst_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	const struct heap heap = t->heap;
+	const unsigned burst = t->params->burst;
+	void **slots = t->slots;
+	uint64_t done = 0;
+
+	while (done < n) {
+		unsigned got;
+
+		for (got = 0; got < burst; got++) {
+			void *object = ops->alloc(heap);
+
+			if (WL_UNLIKELY(!object))
+				break;
+			wl_touch(object);
+			slots[got] = object;
+		}
+		for (unsigned i = 0; i < got; i++)
+			ops->free(heap, slots[i]);
+		if (WL_UNLIKELY(got < burst))
+			return wl_fail(t, done);
+		done += burst;
+	}
+	return done;
+}
+
+WL_STEP void burst_finish(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	wl_nothing(ops, t);
+}
+
+/* window: objects die at random ages, as in a cache or a table of connections. */
+WL_STEP unsigned window_slots(const struct wl_params *params)
+{
+	return params->window;
+}
+
+WL_STEP void window_finish(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	for (unsigned i = 0; i < t->params->window; i++) {
+		if (t->slots[i])
+			ops->free(t->heap, t->slots[i]);
+		t->slots[i] = NULL;
+	}
+}
+
+WL_STEP void window_setup(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	for (unsigned i = 0; i < t->params->window; i++) {
+		t->slots[i] = ops->alloc(t->heap);
+		if (!t->slots[i]) {
+			t->failed = true;
+			return;
+		}
+		wl_touch(t->slots[i]);
+	}
+}
+
+WL_STEP uint64_t window_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	const struct heap heap = t->heap;
+	const unsigned window = t->params->window;
+	void **slots = t->slots;
+	uint64_t random = t->random;
+	uint64_t i;
+
+	for (i = 0; i < n; i++) {
+		unsigned slot = wl_random_below(&random, window);
+		void *object = slots[slot];
+
+		ops->free(heap, object);
+		object = ops->alloc(heap);
+		if (WL_UNLIKELY(!object)) {
+			slots[slot] = NULL;
+			t->failed = true;
+			break;
+		}
+		wl_touch(object);
+		slots[slot] = object;
+	}
+	t->random = random;
+	return i;
+}
+
+/* prodcons: every object is freed by another thread than the one that allocated it. */
+WL_STEP unsigned prodcons_slots(const struct wl_params *params)
+{
+	return wl_no_slots(params);
+}
+
+WL_STEP void prodcons_setup(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	wl_nothing(ops, t);
+}
+
+WL_STEP uint64_t prodcons_produce(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	const struct heap heap = t->heap;
+	struct wl_ring *ring = t->ring;
+	uint64_t i;
+
+	for (i = 0; i < n && !wl_ring_full(ring); i++) {
+		void *object = ops->alloc(heap);
+
+		if (WL_UNLIKELY(!object))
+			return wl_fail(t, i);
+		wl_touch(object);
+		wl_ring_push(ring, object);
+	}
+	return i;
+}
+
+WL_STEP uint64_t prodcons_consume(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	const struct heap heap = t->heap;
+	struct wl_ring *ring = t->ring;
+	uint64_t i;
+
+	for (i = 0; i < n; i++) {
+		void *object = wl_ring_pop(ring);
+
+		if (!object)
+			break;
+		wl_touch(object);
+		ops->free(heap, object);
+	}
+	return i;
+}
+
+WL_STEP uint64_t prodcons_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	return t->index % 2 ? prodcons_consume(ops, t, n) : prodcons_produce(ops, t, n);
+}
+
+WL_STEP void prodcons_finish(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	if (t->index % 2)
+		prodcons_consume(ops, t, UINT64_MAX);
+}
+
+/*
+ * rcu: what an update of an RCU-protected pointer costs its writer. The two words let a reader see
+ * that an object was reused too early, see wl_published_ok().
+ */
+WL_STEP unsigned rcu_slots(const struct wl_params *params)
+{
+	return wl_no_slots(params);
+}
+
+WL_STEP void rcu_setup(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	wl_nothing(ops, t);
+}
+
+WL_STEP uint64_t rcu_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	const struct heap heap = t->heap;
+	void *old = t->published;
+
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t *object = ops->alloc(heap);
+		void *replaced = old;
+
+		if (WL_UNLIKELY(!object))
+			return wl_fail(t, i);
+		__atomic_store_n(&object[0], t->put, __ATOMIC_RELAXED);
+		__atomic_store_n(&object[1], ~t->put, __ATOMIC_RELAXED);
+		t->put++;
+		__atomic_store_n(&t->published, (void *)object, __ATOMIC_RELEASE);
+		old = object;
+		if (replaced)
+			ops->free_rcu(heap, replaced);
+	}
+	return n;
+}
+
+WL_STEP void rcu_finish(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	void *old = t->published;
+
+	__atomic_store_n(&t->published, (void *)NULL, __ATOMIC_RELEASE);
+	if (old)
+		ops->free_rcu(t->heap, old);
+}
+
+/*
+ * reserve: what a reservation costs over plain allocations. The pairs variant does the same number
+ * of allocations and frees without one.
+ */
+#define WL_RESERVE_OBJECTS 3u
+
+WL_STEP unsigned reserve_slots(const struct wl_params *params)
+{
+	return wl_no_slots(params);
+}
+
+WL_STEP void reserve_setup(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	wl_nothing(ops, t);
+}
+
+WL_STEP bool reserve_cycle(const struct alloc_ops *ops, struct heap heap)
+{
+	void *reservation = ops->reserve(heap, WL_RESERVE_OBJECTS);
+	void *objects[WL_RESERVE_OBJECTS];
+	unsigned taken;
+
+	if (WL_UNLIKELY(!reservation))
+		return false;
+	for (taken = 0; taken < WL_RESERVE_OBJECTS; taken++) {
+		objects[taken] = ops->take(heap, reservation);
+		if (WL_UNLIKELY(!objects[taken]))
+			break;
+		wl_touch(objects[taken]);
+	}
+	ops->unreserve(heap, reservation);
+	for (unsigned i = 0; i < taken; i++)
+		ops->free(heap, objects[i]);
+	return taken == WL_RESERVE_OBJECTS;
+}
+
+WL_STEP uint64_t reserve_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	const struct heap heap = t->heap;
+
+	if (t->params->variant == WL_RESERVE_PAIRS)
+		return pair_run(ops, t, n * WL_RESERVE_OBJECTS) / WL_RESERVE_OBJECTS;
+	for (uint64_t i = 0; i < n; i++) {
+		if (WL_UNLIKELY(!reserve_cycle(ops, heap)))
+			return wl_fail(t, i);
+	}
+	return n;
+}
+
+WL_STEP void reserve_finish(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	wl_nothing(ops, t);
+}
+
+#endif /* WORKLOADS_STEPS_H */

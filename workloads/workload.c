@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of workloads, and the memory that they need for themselves.
+ */
+#include <string.h>
+#include <sys/mman.h>
+#include "steps.h"
+#include "workload.h"
+
+#define WL_NO_VARIANTS	    NULL
+#define WL_RESERVE_VARIANTS reserve_variants
+
+static const char *const reserve_variants[] = {
+	[WL_RESERVE_PREFILL] = "prefill",
+	[WL_RESERVE_PAIRS] = "pairs",
+	NULL,
+};
+
+#define WORKLOAD(name, ...)                                                                        \
+	static unsigned name##_slots_entry(const struct wl_params *params)                         \
+	{                                                                                          \
+		return name##_slots(params);                                                       \
+	}
+#include "workloads.def"
+#undef WORKLOAD
+
+/* In the order of enum wl_id, since both come from the list. */
+const struct workload wl_workloads[WL_COUNT] = {
+#define WORKLOAD(name, unit, cache, size, min_size, align, capacity, chunk, flags, variants, help) \
+	{ WL_##name, #name, unit,  cache,    size, min_size,	      align,                       \
+	  capacity,  chunk, flags, variants, help, name##_slots_entry },
+#include "workloads.def"
+#undef WORKLOAD
+};
+
+const struct workload *wl_find(const char *name)
+{
+	for (unsigned i = 0; i < WL_COUNT; i++) {
+		if (!strcmp(wl_workloads[i].name, name))
+			return &wl_workloads[i];
+	}
+	return NULL;
+}
+
+void *wl_map(size_t size)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+void wl_unmap(void *memory, size_t size)
+{
+	if (memory)
+		munmap(memory, size);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Workloads: what threads do to an allocator, apart from how they are run and measured.
+ *
+ * 1. A workload is a description (struct workload) and four functions: slots, setup, run and
+ *    finish. All are listed in workloads.def; the functions are in steps.h.
+ * 2. A family of allocators (struct wl_family) is a way to call an allocator: uslub's interface,
+ *    malloc and call_rcu, the same with batches made by hand, or the floor. Each instantiates all
+ *    functions over its own operations, so that they are direct calls. Which malloc serves is the
+ *    dynamic linker's business, not the family's.
+ * 3. The driver owns threads, clocks, CPUs and memory. It fills struct wl_thread, calls setup once
+ *    in the thread, run again and again, and finish at the end. Step functions never wait: where
+ *    they can get no further they return early, and the driver decides what to do, be it on a real
+ *    machine or on a simulated one.
+ */
+#ifndef WORKLOADS_WORKLOAD_H
+#define WORKLOADS_WORKLOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uslub/uslub.h>
+#include "alloc_ops.h"
+
+struct wl_ring;
+struct wl_thread;
+
+/* What a workload needs; see workloads.def. */
+#define WL_RCU	   0x1u
+#define WL_PAIRS   0x2u
+#define WL_STEADY  0x4u
+#define WL_READERS 0x8u
+
+enum wl_id {
+#define WORKLOAD(name, ...) WL_##name,
+#include "workloads.def"
+#undef WORKLOAD
+	WL_COUNT
+};
+
+/* Variants of the workload "reserve", in the order of their names in workload.c. */
+enum wl_reserve_variant {
+	WL_RESERVE_PREFILL,
+	WL_RESERVE_PAIRS,
+};
+
+/*
+ * struct wl_params - how a workload is run; the same for all its threads
+ * @workload: which one
+ * @size: bytes of an object
+ * @align: alignment asked of the cache, or 0
+ * @capacity: sheaf capacity asked of the cache, or 0
+ * @burst: objects of a burst
+ * @window: objects of a window
+ * @batch: objects that the family "batch" collects before it waits for readers
+ * @variant: index into the workload's variants
+ * @policy: policy of the cache, for the family "uslub"
+ */
+struct wl_params {
+	const struct workload *workload;
+	size_t size;
+	size_t align;
+	unsigned capacity;
+	unsigned burst;
+	unsigned window;
+	unsigned batch;
+	unsigned variant;
+	struct uslub_policy policy;
+};
+
+/*
+ * struct workload - the description of a workload; the members are those of workloads.def
+ * @slots: how many pointers a thread needs in wl_thread.slots
+ */
+struct workload {
+	enum wl_id id;
+	const char *name;
+	const char *unit;
+	const char *cache;
+	size_t size;
+	size_t min_size;
+	size_t align;
+	unsigned capacity;
+	unsigned chunk;
+	unsigned flags;
+	const char *const *variants; /* ends with NULL; or is NULL */
+	const char *help;
+	unsigned (*slots)(const struct wl_params *params);
+};
+
+extern const struct workload wl_workloads[WL_COUNT];
+
+/*
+ * wl_find - the workload of that name, or NULL
+ */
+const struct workload *wl_find(const char *name);
+
+/*
+ * struct wl_thread - one thread of a running workload
+ * @heap: set by the driver and the family's thread_open
+ * @params: set by the driver
+ * @slots: zeroed array of workload->slots() pointers, set by the driver
+ * @ring: of a WL_PAIRS workload, shared with the other thread of the pair, set by the driver
+ * @index: number of the thread from 0, set by the driver; with WL_PAIRS odd ones consume
+ * @random: state of the thread's random sequence, seeded by the driver from the index only
+ * @put, @got: positions in @slots of the workloads that use it as a queue
+ * @failed: set by a step that got no memory
+ * @published: the object that readers may look at; on a line of its own, since they read it
+ */
+struct wl_thread {
+	struct heap heap;
+	const struct wl_params *params;
+	void **slots;
+	struct wl_ring *ring;
+	unsigned index;
+	uint64_t random;
+	uint64_t put;
+	uint64_t got;
+	bool failed;
+	void *published __attribute__((aligned(128)));
+} __attribute__((aligned(128)));
+
+/*
+ * struct wl_code - a workload's functions, instantiated for a family
+ * @setup: prepares the thread's objects; sets failed when there is no memory
+ * @run: does about @n operations and returns how many were done; fewer when a ring was full or
+ *       empty or memory ran out
+ * @finish: frees what the thread still holds
+ */
+struct wl_code {
+	void (*setup)(struct wl_thread *t);
+	uint64_t (*run)(struct wl_thread *t, uint64_t n);
+	void (*finish)(struct wl_thread *t);
+};
+
+/*
+ * struct wl_family - a way to call an allocator
+ * @name: as in enum wl_family_id
+ * @open: makes the shared part of a heap; 0 or -errno
+ * @thread_open: makes a thread's part; called before setup, not in the thread itself; 0 or -errno
+ * @thread_close: ends it, after finish, in any thread
+ * @settle: waits until all deferred frees are done; all threads stand still meanwhile
+ * @close: ends the shared part; 0 or -errno (-EBUSY when objects are missing)
+ * @code: the workloads
+ *
+ * Members that a family does not need are NULL.
+ */
+struct wl_family {
+	const char *name;
+	int (*open)(const struct wl_params *params, struct heap *heap);
+	int (*thread_open)(struct wl_thread *t);
+	void (*thread_close)(struct wl_thread *t);
+	void (*settle)(struct wl_thread *threads[], unsigned n);
+	int (*close)(struct heap *heap);
+	const struct wl_code *code; /* by enum wl_id */
+};
+
+extern const struct wl_family wl_family_uslub;
+extern const struct wl_family wl_family_malloc;
+extern const struct wl_family wl_family_batch;
+extern const struct wl_family wl_family_floor;
+
+/*
+ * wl_map - zeroed memory straight from the system, already present; NULL and errno when there is
+ * none
+ * wl_unmap - gives it back
+ *
+ * What the benchmark itself needs must not come from the allocator under test.
+ */
+void *wl_map(size_t size);
+void wl_unmap(void *memory, size_t size);
+
+/*
+ * wl_published_ok - what a reader checks of the object a thread has published
+ *
+ * Called within a read-side critical section. The writer fills two words so that each is the
+ * complement of the other before it publishes an object; somebody who reuses the object while it
+ * can still be read breaks that.
+ */
+static inline bool wl_published_ok(struct wl_thread *t)
+{
+	const uint64_t *object = __atomic_load_n((uint64_t **)&t->published, __ATOMIC_ACQUIRE);
+	uint64_t first, second;
+
+	if (!object)
+		return true;
+	first = __atomic_load_n(&object[0], __ATOMIC_RELAXED);
+	second = __atomic_load_n(&object[1], __ATOMIC_RELAXED);
+	return first == ~second;
+}
+
+#endif /* WORKLOADS_WORKLOAD_H */
