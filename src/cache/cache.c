@@ -49,25 +49,23 @@ static void *zeroed(const struct uslub_cache *c, void *object, unsigned flags)
 	return object;
 }
 
-/* With flags: off the fast path, so that it need not test them one by one. */
-static noinline void *alloc_with_flags(struct uslub_cache *c, unsigned flags)
+/* The fast path found nothing, or there are flags, which it does not look at. */
+static noinline void *alloc_rest(struct uslub_cache *c, unsigned flags)
 {
-	void *object;
+	void *object = NULL;
 
-	if (seq_pop(&c->pcs, &c->pop_cpus, &object) != SEQ_DONE)
+	if (flags)
+		object = seq_pop(&c->pcs, &c->pop_cpus, 0);
+	if (!object)
 		object = cache_alloc_slow(c, flags);
 	return zeroed(c, object, flags);
 }
 
 void *uslub_cache_alloc(struct uslub_cache *c, unsigned flags)
 {
-	void *object;
+	void *object = seq_pop(&c->pcs, &c->pop_cpus, flags << SEQ_GATE_SHIFT);
 
-	if (unlikely(flags))
-		return alloc_with_flags(c, flags);
-	if (likely(seq_pop(&c->pcs, &c->pop_cpus, &object) == SEQ_DONE))
-		return object;
-	return cache_alloc_slow(c, 0);
+	return likely(object) ? object : alloc_rest(c, flags);
 }
 
 static void *alloc_from_slabs(struct uslub_cache *c, unsigned node, unsigned flags)
@@ -101,7 +99,7 @@ static enum seq_result pop_or_flip(struct uslub_cache *c, unsigned cpu, void **o
 /* Rungs (c) and (d): a sheaf with objects, for the CPU's empty spare if it has one. */
 static struct uslub_sheaf *obtain_full(struct uslub_cache *c, unsigned cpu, unsigned flags)
 {
-	struct uslub_sheaf *spare, *full;
+	struct uslub_sheaf *spare = NULL, *full;
 
 	seq_take_other(cpu, main_slot(c, cpu), &spare);
 	if (spare && spare->fill)
@@ -259,7 +257,7 @@ static struct uslub_sheaf *replace_full(struct uslub_cache *c, struct uslub_shea
 /* A sheaf with room, for the CPU's full spare if it has one. */
 static struct uslub_sheaf *obtain_room(struct uslub_cache *c, unsigned cpu)
 {
-	struct uslub_sheaf *spare;
+	struct uslub_sheaf *spare = NULL;
 
 	seq_take_other(cpu, main_slot(c, cpu), &spare);
 	if (!spare)

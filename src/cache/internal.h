@@ -134,7 +134,7 @@ hidden uint64_t cache_release_slabs(struct uslub_cache *c);
 
 /* rcu.c */
 hidden struct rcu_domain *rcu_domain_get(const struct rcu_flavor_struct *flavor);
-hidden void rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn);
+hidden uint64_t rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn);
 hidden void rcu_queue_slab(struct rcu_domain *d, struct slab *slab);
 hidden void rcu_wait(struct rcu_domain *d);
 hidden void rcu_taken(void *arg, unsigned cpu, const struct pcs_contents *contents);

@@ -34,8 +34,11 @@
  *    and publishes it as `done` after disposal. done >= number means: taken after the number was drawn.
  *
  * 5. Memory
- *    free_rcu never blocks, for its caller may be a reader, on whom the grace period waits. Past the
- *    cache's rcu-limit it hurries the reclaimer and counts that. If even blocks run out with all
+ *    free_rcu never waits for a grace period, for its caller may be a reader, or hold a lock that a
+ *    reader waits for. But it can work: when more than ASSIST_PART of the cache's rcu-limit is queued, a
+ *    caller that queues a sheaf disposes of two whose grace period is over, if there are any, so that
+ *    one reclaimer keeps up with any number of CPUs. Past the whole limit that is counted, and the
+ *    caller lets others run once. If even blocks run out with all
  *    memory, a caller that is no reader waits for a grace period itself; a reader's object is leaked,
  *    with a message: the alternatives are a deadlock and a use after free.
  */
@@ -44,6 +47,8 @@
 #define DOMAINS	       8
 #define NODE_NO_BARN   UINT32_MAX /* in sheaf->node: flush, do not put into a barn */
 #define RESERVE_BLOCKS 16
+#define ASSIST_PART    32 /* of rcu-limit: 2 MiB by default */
+#define ASSIST_SHEAVES 2
 
 /* A page of pointers to deferred objects. */
 struct block {
@@ -68,6 +73,8 @@ struct rcu_domain {
 	uint64_t batch_since;	  /* atomic: the same of the batch under way */
 
 	struct plat_lock batch_lock cacheline;
+	bool matured;		      /* under batch_lock: the batch's grace period is over */
+	uint32_t assisting;	      /* under batch_lock: threads that dispose of a sheaf */
 	struct uslub_sheaf *batch;    /* under batch_lock: taken off the queue */
 	struct block *batch_blocks;   /* under batch_lock */
 	struct slab *batch_slabs;     /* under batch_lock */
@@ -234,21 +241,16 @@ static void dispose_block(struct rcu_domain *d, struct block *b)
 	block_free(d, b);
 }
 
-/* Takes one thing off the batch and disposes of it; fork sees it before or after. */
-static bool dispose_one(struct rcu_domain *d)
+/* Takes one block or slab off the batch and disposes of it; fork sees it before or after. */
+static bool dispose_other(struct rcu_domain *d)
 {
-	struct uslub_sheaf *sheaf;
 	struct block *block;
 	struct slab *slab;
 
 	plat_lock(&d->batch_lock);
-	sheaf = d->batch;
 	block = d->batch_blocks;
 	slab = d->batch_slabs;
-	if (sheaf) {
-		d->batch = sheaf->next;
-		dispose_sheaf(sheaf);
-	} else if (block) {
+	if (block) {
 		d->batch_blocks = block->next;
 		dispose_block(d, block);
 	} else if (slab) {
@@ -256,7 +258,66 @@ static bool dispose_one(struct rcu_domain *d)
 		slab_release(slab);
 	}
 	plat_unlock(&d->batch_lock);
-	return sheaf || block || slab;
+	return block || slab;
+}
+
+/*
+ * One sheaf of a batch whose grace period is over. In hand while it is disposed of, outside the lock, so
+ * that several threads can do it at once; `assisting` tells the reclaimer.
+ */
+static bool dispose_one_sheaf(struct rcu_domain *d)
+{
+	struct uslub_sheaf *s;
+
+	plat_lock(&d->batch_lock);
+	s = d->matured ? d->batch : NULL;
+	if (s) {
+		d->batch = s->next;
+		d->assisting++;
+	}
+	plat_unlock(&d->batch_lock);
+	if (!s)
+		return false;
+	dispose_sheaf(s);
+	plat_lock(&d->batch_lock);
+	d->assisting--;
+	plat_unlock(&d->batch_lock);
+	return true;
+}
+
+static void dispose_batch(struct rcu_domain *d)
+{
+	bool busy;
+
+	plat_lock(&d->batch_lock);
+	d->matured = true;
+	plat_unlock(&d->batch_lock);
+	while (dispose_one_sheaf(d) || dispose_other(d))
+		;
+	do {
+		plat_lock(&d->batch_lock);
+		busy = d->assisting;
+		d->matured = busy;
+		plat_unlock(&d->batch_lock);
+		if (busy)
+			plat_yield();
+	} while (busy);
+}
+
+/* A thread that frees much does its part of the disposal. */
+static void assist(struct uslub_cache *c, uint64_t queued)
+{
+	uint64_t bytes = queued * c->class.size;
+
+	if (likely(bytes < c->rcu_limit / ASSIST_PART))
+		return;
+	if (bytes > c->rcu_limit)
+		count(counters(c), CTR_rcu_hurried);
+	for (unsigned i = 0; i < ASSIST_SHEAVES; i++)
+		if (!plat_load(&c->domain->matured) || !dispose_one_sheaf(c->domain)) {
+			plat_yield();
+			break;
+		}
 }
 
 static struct block *take_blocks(struct rcu_domain *d)
@@ -306,8 +367,7 @@ static bool reclaim_round(struct rcu_domain *d)
 
 	if (any) {
 		plat_rcu_synchronize(d->flavor);
-		while (dispose_one(d))
-			;
+		dispose_batch(d);
 	}
 	plat_store(&d->batch_since, 0);
 	plat_store_release(&d->done, asked);
@@ -428,6 +488,8 @@ void rcu_child(void)
 		}
 		d->started = 0;
 		d->awake = 0;
+		d->matured = false;
+		d->assisting = 0;
 	}
 }
 
@@ -439,7 +501,8 @@ static void note_time(struct rcu_domain *d)
 		plat_store(&d->queued_since, plat_now());
 }
 
-void rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn)
+/* Returns how many objects of the cache are queued now. */
+uint64_t rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn)
 {
 	struct rcu_domain *d = c->domain;
 	unsigned node = plat_this_node();
@@ -451,9 +514,8 @@ void rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn)
 	s->next = plat_load(&d->queue[node].sheaves);
 	while (!plat_cas(&d->queue[node].sheaves, &s->next, s))
 		;
-	if (unlikely(queued * c->class.size > c->rcu_limit))
-		count(counters(c), CTR_rcu_hurried);
 	wake_reclaimer(d);
+	return queued;
 }
 
 void rcu_queue_slab(struct rcu_domain *d, struct slab *slab)
@@ -543,8 +605,9 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 {
 	struct percpu_slot *slot = rcu_slot(c, cpu);
 	uint32_t *inflight = &c->pcs[cpu].rcu_inflight;
-	struct uslub_sheaf *old;
 	enum seq_result result;
+	struct uslub_sheaf *old;
+	uint64_t queued = 0;
 	int jump;
 
 	plat_fetch_add(inflight, 1);
@@ -558,12 +621,13 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 			counters_add(counters(c), CTR_rcu_jump, (uint64_t)(int64_t)jump);
 		if (seq_take_other(cpu, slot, &old) == SEQ_DONE) {
 			if (old->fill)
-				rcu_queue_sheaf(c, old, true);
+				queued = rcu_queue_sheaf(c, old, true);
 			else
 				sheaf_put_empty(c, local_barn(c), old);
 		}
 	}
 	plat_fetch_sub(inflight, 1);
+	assist(c, queued);
 	return result;
 }
 

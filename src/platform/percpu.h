@@ -23,7 +23,7 @@
  *    Arguments: `slot` (the address of CPU 0's slot for pop and push, which find their CPU themselves;
  *    that of CPU `cpu` for the others, which fail when they run elsewhere).
  *
- *    pop:       w = slot->word; if avail(w) = 0: EMPTY
+ *    pop:       w = slot->word; if avail(w) = 0: EMPTY (which pop says by NULL)
  *               object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP
  *    push:      w = slot->word; if room(w) = 0: EMPTY
  *               sheaf[which]->objects[avail] = object;      COMMIT word = w + PUSH
@@ -70,6 +70,8 @@ struct percpu_slot {
 	uint64_t word;
 	struct uslub_sheaf *sheaf[2];
 };
+
+#define PLAT_MAX_CPUS 4096u /* ids from here on use foreign slots */
 
 /* One CPU of one cache: a cache line of its own. The sequences know its size. */
 #define PCS_SHIFT 6

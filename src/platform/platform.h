@@ -40,7 +40,6 @@ bool plat_rseq_mode(void);
 /* ---- topology ------------------------------------------------------------------------------------- */
 
 #define PLAT_MAX_NODES	   64u
-#define PLAT_MAX_CPUS	   4096u
 #define PLAT_FOREIGN_SLOTS 4u /* past the last CPU, for threads that have no CPU to speak of */
 
 unsigned plat_ncpu(void);   /* possible CPUs: one more than the highest id [any] */

@@ -246,8 +246,15 @@ void nodes_deferred(struct node *nodes)
 
 /* ---- allocation ----------------------------------------------------------------------------------- */
 
+/* A chain in the hands of a refill. Not in the descriptor: the slab may be listed and taken again. */
+struct taken {
+	struct slab *slab;
+	unsigned head;
+	unsigned count;
+};
+
 /* Under list_lock: the whole chain of a listed slab, which becomes full and unlisted. */
-static void take_chain(struct node *n, struct slab *slab)
+static struct taken take_chain(struct node *n, struct slab *slab)
 {
 	uint64_t before = plat_load_acquire(&slab->state);
 
@@ -255,8 +262,7 @@ static void take_chain(struct node *n, struct slab *slab)
 			 state_make(before, 0, slab->objects, SLAB_UNLISTED)))
 		count(counters_of(n), CTR_cmpxchg_double_fail);
 	unlist_slab(n, slab);
-	slab->taken_head = (uint16_t)state_head(before);
-	slab->taken_count = (uint16_t)(slab->objects - state_inuse(before));
+	return (struct taken){ slab, state_head(before), slab->objects - state_inuse(before) };
 }
 
 /* Puts back the rest of a taken chain; see section 2. */
@@ -280,31 +286,30 @@ static void put_surplus(struct node *n, struct slab *slab, unsigned head, unsign
 	plat_unlock(&n->list_lock);
 }
 
+#define TAKE_SLABS 32 /* in one hold of list_lock */
+
 static unsigned refill_from_list(struct node *n, void **objects, unsigned want)
 {
-	struct slab *first = NULL, **last = &first, *slab;
-	unsigned got = 0, take, head;
+	struct taken taken[TAKE_SLABS], *t;
+	unsigned nr = 0, got = 0, take, head;
+	struct slab *slab;
 
 	plat_lock(&n->list_lock);
-	while (got < want && !list_empty(&n->partial)) {
+	while (got < want && nr < TAKE_SLABS && !list_empty(&n->partial)) {
 		slab = list_entry(n->partial.next, struct slab, link);
-		take_chain(n, slab);
-		got += slab->taken_count;
-		slab->next = NULL;
-		*last = slab;
-		last = &slab->next;
+		taken[nr] = take_chain(n, slab);
+		got += taken[nr++].count;
 	}
 	plat_unlock(&n->list_lock);
 
 	/* Only the last can have too many. */
 	got = 0;
-	for (struct slab *next; first; first = next) {
-		next = first->next;
-		take = min((unsigned)first->taken_count, want - got);
-		head = slab_walk(first, first->taken_head, objects + got, take);
+	for (t = taken; t < taken + nr; t++) {
+		take = min(t->count, want - got);
+		head = slab_walk(t->slab, t->head, objects + got, take);
 		got += take;
 		if (head)
-			put_surplus(n, first, head, first->taken_count - take);
+			put_surplus(n, t->slab, head, t->count - take);
 	}
 	return got;
 }
@@ -415,8 +420,12 @@ unsigned nodes_refill(struct node *nodes, unsigned local, void **objects, unsign
 		return got;
 	}
 	nodes_deferred(nodes);
-	if (plat_load(&n->nr_partial))
-		got = refill_from_list(n, objects, want);
+	while (got < want && plat_load(&n->nr_partial)) {
+		more = refill_from_list(n, objects + got, want - got);
+		if (!more)
+			break;
+		got += more;
+	}
 	if (got < want && !(flags & NODE_THISNODE))
 		got += refill_from_others(nodes, local, objects + got, want - got);
 	while (got < want) {

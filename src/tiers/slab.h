@@ -85,12 +85,9 @@ struct slab {
 	uint64_t state; /* atomic */
 	const struct slab_class *class;
 	char *base;
-	struct list link;	   /* partial list; else the holder's */
-	struct slab *next;	   /* the holder's: batches, grace periods */
-	uint16_t objects;
-	uint16_t taken_head; /* the holder's: chain that was taken, */
-	uint16_t taken_count; /* and how long it is */
-	uint16_t pad;
+	struct list link;  /* partial list; under list_lock */
+	struct slab *next; /* of a discarded slab, waiting for a grace period */
+	uint32_t objects;
 };
 
 _Static_assert(sizeof(struct slab) <= sizeof(struct page), "a slab's descriptor is a page's");

@@ -21,7 +21,11 @@
  *    Whoever frees and finds more than the reserve of dirty pages gives runs back, largest first, until
  *    half the reserve is left; runs below 64 KiB stay, for they would only split mappings. A whole block
  *    is given up together with its descriptors and becomes uncommitted; a segment without committed
- *    blocks is unmapped, but for one. The reserve is 4 MiB or 1/64 of what is in use, if that is more.
+ *    blocks is unmapped, but for one.
+ *    The reserve follows the swing of the load: what was in use at the height of the last second or two,
+ *    between 4 and 32 MiB, and 1/64 of what is in use now. Deferred frees come back in bursts as large
+ *    as a grace period is long; a fixed small reserve would give each burst to the system and fault it
+ *    in again (half of all time, measured).
  *
  * 4. Huge pages
  *    A block is not eligible for huge pages until all of it is in use: otherwise the first object of a
@@ -40,8 +44,10 @@
 #define SEGMENT_PAGES_MAX  (SEGMENT_SIZE >> 12)
 #define MAX_ORDERS	   (BLOCK_SHIFT - 12 + 1)
 #define PURGE_BYTES_SHIFT  16
-#define RESERVE_BYTES	   ((size_t)4 << 20)
+#define RESERVE_LEAST	   ((size_t)4 << 20)
+#define RESERVE_MOST	   ((size_t)32 << 20)
 #define RESERVE_PART	   64
+#define PEAK_NS		   1000000000ull
 #define ADDRESS_BITS_MAX   48
 #define SLOTS		   ((size_t)1 << (ADDRESS_BITS_MAX - SEGMENT_SHIFT))
 
@@ -74,6 +80,8 @@ struct supply_node {
 	unsigned nsegments;
 	size_t dirty; /* pages in free runs that may have content */
 	size_t used;  /* pages */
+	size_t peak, last_peak; /* of used, in this second and in the one before */
+	uint64_t peak_since;
 } cacheline;
 
 static struct supply_node nodes[PLAT_MAX_NODES];
@@ -398,6 +406,7 @@ static struct page *alloc_on(unsigned order, unsigned node, unsigned flags)
 	block = block_of(seg, page);
 	block->used += 1u << order;
 	n->used += (size_t)1 << order;
+	n->peak = max(n->peak, n->used);
 	page->kind = PAGE_USED;
 	memset(&seg->order_of[page->index], (int)order + 1, (size_t)1 << order);
 	memset(page->client, 0, sizeof(page->client));
@@ -420,6 +429,22 @@ struct page *supply_alloc(unsigned order, unsigned node, unsigned flags)
 	return page;
 }
 
+/* How many dirty pages the node may keep; called after the fact of a free. */
+static size_t reserve_pages(struct supply_node *n)
+{
+	uint64_t now = plat_now();
+	size_t swing;
+
+	if (now - n->peak_since > PEAK_NS) {
+		n->last_peak = now - n->peak_since > 2 * PEAK_NS ? 0 : n->peak;
+		n->peak = n->used;
+		n->peak_since = now;
+	}
+	swing = max(n->peak, n->last_peak);
+	swing = max(swing, RESERVE_LEAST >> plat_page_shift());
+	return min(swing, RESERVE_MOST >> plat_page_shift()) + n->used / RESERVE_PART;
+}
+
 void supply_free(struct page *page)
 {
 	struct supply_node *n = &nodes[page->node];
@@ -432,9 +457,11 @@ void supply_free(struct page *page)
 	n->used -= (size_t)1 << page->order;
 	page->dirty = 1;
 	run_join(n, page);
-	reserve = max(RESERVE_BYTES >> plat_page_shift(), n->used / RESERVE_PART);
-	if (n->dirty > reserve)
-		purge_down_to(n, reserve / 2);
+	if (n->dirty > RESERVE_LEAST >> plat_page_shift()) {
+		reserve = reserve_pages(n);
+		if (n->dirty > reserve)
+			purge_down_to(n, reserve / 2);
+	}
 	plat_unlock(&n->lock);
 }
 

@@ -2,13 +2,14 @@
 /*
  * The per-CPU sequences of platform/percpu.h, one at a time.
  *
- * They run on a struct rseq of our own that the kernel does not know, so that every CPU number and every
- * abort can be had without luck, and the same test bodies run on the variants by compare-exchange
- * (limit 0). A model in plain C says before each step what must come of it; after the step all of memory
- * is compared: words, pointers, live objects, and that nothing but dead memory was written to.
+ * They run on a struct rseq of our own that the kernel does not know, so that every CPU number and
+ * every abort can be had without luck, and the same test bodies run on the variants by
+ * compare-exchange (limit 0). A model in plain C says before each step what must come of it; after
+ * the step all of memory is compared: words, pointers, live objects, and that nothing but dead
+ * memory was written to.
  *
- * Aborts are forced at each injection point. On x86-64 they are also forced at each instruction: the
- * trap flag stops the sequence there, and the handler does what the kernel would do.
+ * Aborts are forced at each injection point. On x86-64 they are also forced at each instruction:
+ * the trap flag stops the sequence there, and the handler does what the kernel would do.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* registers in ucontext_t */
@@ -36,8 +37,9 @@ enum family { MAIN, RCU, FAMILIES };
 
 enum op { POP, PUSH, POP_N, PUSH_N, FLIP_POP, FLIP_PUSH, TAKE, GIVE, ADD, OPS };
 
-static const char *const op_names[OPS] = { "pop",	"push",	     "pop_n", "push_n", "flip_pop",
-					   "flip_push", "take_other", "give_other", "add" };
+static const char *const op_names[OPS] = { "pop",	 "push",       "pop_n",
+					   "push_n",	 "flip_pop",   "flip_push",
+					   "take_other", "give_other", "add" };
 
 /* Which sequence passes which points: from the first one to the last. */
 static const struct {
@@ -59,8 +61,8 @@ struct call {
 	enum op op;
 	unsigned cpu;
 	enum family family;
-	unsigned n;	/* pop_n, push_n */
-	int sheaf;	/* give_other */
+	unsigned n;	 /* pop_n, push_n */
+	int sheaf;	 /* give_other */
 	uint64_t addend; /* add */
 };
 
@@ -73,7 +75,8 @@ struct outcome {
 	void *objects[SHEAF_CAPACITY_MAX + 1];
 };
 
-/* ---- memory, and the model of it ------------------------------------------------------------------ */
+/* ---- memory, and the model of it
+ * ------------------------------------------------------------------ */
 
 struct model_sheaf {
 	unsigned capacity;
@@ -222,8 +225,8 @@ static void remember(void)
 }
 
 /*
- * Only dead memory of the slot's own sheaves was written to. `fill` and `main` tell how things stood
- * before the call.
+ * Only dead memory of the slot's own sheaves was written to. `fill` and `main` tell how things
+ * stood before the call.
  */
 static void check_writes(const struct call *c, const struct model_slot *m, const unsigned *fill)
 {
@@ -241,8 +244,11 @@ static void check_writes(const struct call *c, const struct model_slot *m, const
 		expect(mine, "a sheaf of another slot was written to");
 		expect(s->fill == was->fill || (flip && i == main && s->fill == fill[i]),
 		       "a header was written to");
-		expect(s->next == was->next && s->cache == was->cache && s->stamp == was->stamp &&
-			       s->node == was->node && s->pad == was->pad,
+		expect(!memcmp(s, was, offsetof(struct uslub_sheaf, fill)) &&
+			       !memcmp(&s->fill + 1, &was->fill + 1,
+				       offsetof(struct uslub_sheaf, objects) -
+					       offsetof(struct uslub_sheaf, fill) -
+					       sizeof(s->fill)),
 		       "a header was written to");
 		for (unsigned k = 0; k <= n; k++)
 			expect(s->objects[k] == was->objects[k] || (k >= fill[i] && k < n),
@@ -250,7 +256,8 @@ static void check_writes(const struct call *c, const struct model_slot *m, const
 	}
 }
 
-/* ---- what must come of a call --------------------------------------------------------------------- */
+/* ---- what must come of a call
+ * --------------------------------------------------------------------- */
 
 static int main_of(const struct model_slot *m)
 {
@@ -284,8 +291,7 @@ static bool on_cpu(const struct call *c)
 {
 	if (!restartable)
 		return true;
-	return c->op == POP || c->op == PUSH ? fake.cpu_id < plat_seq_limit :
-					       fake.cpu_id == c->cpu;
+	return c->op == POP || c->op == PUSH ? fake.cpu_id < plat_seq_limit : fake.cpu_id == c->cpu;
 }
 
 static bool possible(const struct call *c, const struct model_slot *m)
@@ -378,17 +384,20 @@ static void apply(const struct call *c, struct outcome *o)
 	}
 }
 
-/* ---- the call itself ------------------------------------------------------------------------------ */
+/* ---- the call itself
+ * ------------------------------------------------------------------------------ */
 
 static enum seq_result call_pop(const struct call *c, struct percpu_slot *slot, struct outcome *o)
 {
+	void *object = seq_pop(&slots_base, &plat_seq_limit, 0);
+
+	if (!restartable) {
+		expect(!object, "pop did not see limit 0");
+		return seq_pop_n(c->cpu, slot, 1, o->objects, &o->n);
+	}
 	o->n = 1;
-	if (restartable)
-		return seq_pop(&slots_base, &plat_seq_limit, o->objects);
-	if (!expect(seq_pop(&slots_base, &plat_seq_limit, o->objects) == SEQ_EMPTY,
-		    "pop did not see limit 0"))
-		return SEQ_DONE;
-	return seq_pop_n(c->cpu, slot, 1, o->objects, &o->n);
+	o->objects[0] = object;
+	return object ? SEQ_DONE : SEQ_EMPTY;
 }
 
 static enum seq_result call_push(const struct call *c, struct percpu_slot *slot, struct outcome *o)
@@ -448,6 +457,16 @@ static void check_outcome(const struct call *c, const struct outcome *o, const s
 	expect(o->sheaf == want->sheaf, "another sheaf");
 }
 
+/* Where it can be seen from the instruction alone: the last one of a sequence is a store. */
+static bool commits_last(uint64_t end)
+{
+#if defined(__aarch64__)
+	return (*(const uint32_t *)(uintptr_t)(end - 4) & 0xffc00000) == 0xf9000000;
+#else
+	return end != 0;
+#endif
+}
+
 /* The descriptor that the sequence left is one that the kernel takes. */
 static void check_descriptor(void)
 {
@@ -462,6 +481,7 @@ static void check_descriptor(void)
 	expect(cs->abort_ip - cs->start_ip >= cs->post_commit_offset, "aborts into itself");
 	memcpy(&signature, (const char *)(uintptr_t)cs->abort_ip - 4, sizeof(signature));
 	expect(signature == RSEQ_SIG, "no signature");
+	expect(commits_last(cs->start_ip + cs->post_commit_offset), "the commit is not last");
 }
 
 static bool reaches_point(const struct call *c, unsigned point, enum seq_result result)
@@ -487,7 +507,8 @@ static bool reaches_point(const struct call *c, unsigned point, enum seq_result 
 	}
 }
 
-/* ---- a step --------------------------------------------------------------------------------------- */
+/* ---- a step
+ * --------------------------------------------------------------------------------------- */
 
 static struct {
 	unsigned at;	  /* abort at the at'th instruction of the sequence */
@@ -539,6 +560,8 @@ static struct outcome step(const struct call *c)
 
 	if (steps.aborted)
 		result = SEQ_AGAIN;
+	if (c->op == POP && restartable && result == SEQ_AGAIN)
+		result = SEQ_EMPTY; /* seq_pop() has but one way to say no */
 	check_descriptor();
 	if (expect(o.result == result, "another result") && result == SEQ_DONE) {
 		apply(c, &want);
@@ -554,7 +577,8 @@ static struct outcome step(const struct call *c)
 	return o;
 }
 
-/* ---- states --------------------------------------------------------------------------------------- */
+/* ---- states
+ * --------------------------------------------------------------------------------------- */
 
 struct state {
 	unsigned capacity;
@@ -623,8 +647,7 @@ static void try_call(const struct state *s, enum op op, unsigned n,
 	fn(s, &c);
 }
 
-static void each_call(const struct state *s,
-		      void (*fn)(const struct state *, const struct call *))
+static void each_call(const struct state *s, void (*fn)(const struct state *, const struct call *))
 {
 	const unsigned counts[] = { 0, 1, 2, s->capacity, s->capacity + 1, 256, UINT32_MAX };
 
@@ -674,7 +697,8 @@ static void each_state(void (*fn)(const struct state *, const struct call *))
 		each_state_of(capacities[i], 3, fn);
 }
 
-/* ---- tests of one call ---------------------------------------------------------------------------- */
+/* ---- tests of one call
+ * ---------------------------------------------------------------------------- */
 
 static unsigned results[OPS][3]; /* what came, so that a test can say that everything did */
 
@@ -796,13 +820,23 @@ static void test_wrong_cpu(void **state)
 	each_state_of(2, 3, elsewhere);
 }
 
-/* pop and push serve the CPU on which they are, if it is below the limit. */
+/* Nothing comes of a pop or push with this limit and this gate. */
+static void check_closed(const uint32_t *limit, uint32_t gate)
+{
+	assert_null(seq_pop(&slots_base, limit, gate));
+	if (!gate)
+		assert_int_equal(seq_push(&slots_base, limit, 0, &fake), SEQ_EMPTY);
+	check_memory();
+	assert_null(trouble);
+}
+
+/* pop and push serve the CPU on which they are, if it is below the limit; pop, if the gate is open.
+ */
 static void test_limit(void **state)
 {
 	static const uint32_t cpus[] = { 0, 1, 2, 3, 4, 5, 4095, 0x7fffffff, -1u, -2u };
 	const struct state s = { .capacity = 3, .main = 1, .other = 1 };
 	uint32_t closed = 0;
-	void *object;
 
 	(void)state;
 	for (unsigned limit = 0; limit <= NCPU; limit++)
@@ -815,11 +849,9 @@ static void test_limit(void **state)
 				fake.cpu_id = cpus[i];
 				assert_int_equal(step(&c).result,
 						 cpus[i] < limit ? SEQ_DONE : SEQ_EMPTY);
-				assert_int_equal(seq_pop(&slots_base, &closed, &object), SEQ_EMPTY);
-				assert_int_equal(seq_push(&slots_base, &closed, 0, &closed),
-						 SEQ_EMPTY);
-				check_memory();
-				assert_null(trouble);
+				check_closed(&closed, 0);
+				for (unsigned bit = SEQ_GATE_SHIFT; bit < 32; bit++)
+					check_closed(&plat_seq_limit, 1u << bit);
 			}
 		}
 }
@@ -856,7 +888,8 @@ static void test_slot(void **state)
 	}
 }
 
-/* ---- aborts --------------------------------------------------------------------------------------- */
+/* ---- aborts
+ * --------------------------------------------------------------------------------------- */
 
 static unsigned hits[SEQ_POINTS + 1];
 
@@ -1004,7 +1037,8 @@ static void test_abort_at_instructions(void **state)
 
 #endif
 
-/* ---- histories ------------------------------------------------------------------------------------ */
+/* ---- histories
+ * ------------------------------------------------------------------------------------ */
 
 static uint64_t random_state;
 
@@ -1147,7 +1181,8 @@ static void test_histories(void **state)
 		}
 }
 
-/* ---- all ------------------------------------------------------------------------------------------ */
+/* ---- all
+ * ------------------------------------------------------------------------------------------ */
 
 static int begin_rseq(void **state)
 {
@@ -1173,30 +1208,23 @@ static int end(void **state)
 	return 0;
 }
 
-#define WITH_RSEQ(test)                                                                            \
+#define UNIT(test, how, begin)                                                                     \
 	{                                                                                          \
-#test " with rseq", test, begin_rseq, end, NULL                                    \
+		.name = #test " " how, .test_func = test, .setup_func = begin,                     \
+		.teardown_func = end                                                               \
 	}
-#define BY_EXCHANGE(test)                                                                          \
-	{                                                                                          \
-#test " by exchange", test, begin_shared, end, NULL                                \
-	}
+#define WITH_RSEQ(test)	  UNIT(test, "with rseq", begin_rseq)
+#define BY_EXCHANGE(test) UNIT(test, "by exchange", begin_shared)
 
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		WITH_RSEQ(test_words),
-		WITH_RSEQ(test_fresh),
-		WITH_RSEQ(test_every_state),
-		WITH_RSEQ(test_wrong_cpu),
-		WITH_RSEQ(test_limit),
-		WITH_RSEQ(test_slot),
-		WITH_RSEQ(test_abort_at_points),
-		WITH_RSEQ(test_abort_at_instructions),
-		WITH_RSEQ(test_histories),
-		BY_EXCHANGE(test_words),
-		BY_EXCHANGE(test_fresh),
-		BY_EXCHANGE(test_every_state),
+		WITH_RSEQ(test_words),		 WITH_RSEQ(test_fresh),
+		WITH_RSEQ(test_every_state),	 WITH_RSEQ(test_wrong_cpu),
+		WITH_RSEQ(test_limit),		 WITH_RSEQ(test_slot),
+		WITH_RSEQ(test_abort_at_points), WITH_RSEQ(test_abort_at_instructions),
+		WITH_RSEQ(test_histories),	 BY_EXCHANGE(test_words),
+		BY_EXCHANGE(test_fresh),	 BY_EXCHANGE(test_every_state),
 		BY_EXCHANGE(test_histories),
 	};
 

@@ -65,7 +65,7 @@ static int measure_all(struct bench *b)
 					    show_progress, &progress);
 			wipe_progress(&progress);
 			if (error)
-				return TOOL_EXIT_USAGE;
+				return error;
 			if (b->interrupted)
 				return 0;
 			progress.done++;

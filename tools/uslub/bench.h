@@ -86,6 +86,7 @@ struct bench_options {
  * @note: why it was ended early otherwise, or NULL
  * @ops, @ns: operations done, and the nanoseconds they took
  * @baseline_rss, @peak_rss: resident bytes before the workload began, and at most
+ * @instants: at which gauges were read
  * @growth: by how many objects the gauge `objects` grew while the counters were running
  * @bad_reads: objects that readers saw reused too early
  * @has_values: @policy and @values are filled: the allocator has statistics
@@ -100,6 +101,7 @@ struct bench_result {
 	uint64_t ns;
 	uint64_t baseline_rss;
 	uint64_t peak_rss;
+	uint64_t instants;
 	int64_t growth;
 	uint64_t bad_reads;
 	bool has_values;

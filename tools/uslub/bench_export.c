@@ -13,10 +13,15 @@
 
 /* ---- JSON ---- */
 
-/* As many digits as a measurement can have; a whole number stays one. */
+/* No more digits than a measurement can have. */
+static double sensible(double value)
+{
+	return value < 1000 ? round(value * 1000) / 1000 : round(value);
+}
+
 static json_t *json_measure(double value)
 {
-	double rounded = value < 1000 ? round(value * 1000) / 1000 : round(value);
+	double rounded = sensible(value);
 
 	if (rounded == floor(rounded))
 		return json_integer((json_int_t)rounded);
@@ -108,6 +113,8 @@ void bench_json(const struct bench *b, FILE *out)
  * struct sheet - a way to write lines
  * @n: values of a line
  * @compare: whether a line ends with the difference and the change of its two values
+ * @line: writes a line
+ * @number: a number as text, for the caller to free
  */
 struct sheet {
 	const struct bench *b;
@@ -116,7 +123,18 @@ struct sheet {
 	bool compare;
 	void (*line)(const struct sheet *sheet, const char *section, const char *name,
 		     const char *const values[], unsigned n);
+	char *(*number)(double value);
 };
+
+static char *bare_number(double value)
+{
+	return tool_format("%.12g", value);
+}
+
+static char *readable_number(double value)
+{
+	return value == floor(value) ? numbers_thousands(value) : bare_number(value);
+}
 
 /* Quotes a field that needs it. */
 static void print_field(FILE *out, const char *text)
@@ -167,8 +185,7 @@ static void emit(const struct sheet *sheet, const char *section, const char *nam
 	unsigned n = sheet->n;
 
 	if (sheet->compare) {
-		values[n++] = numbers ? tool_format("%.12g", numbers[1] - numbers[0])
-				      : tool_copy("");
+		values[n++] = numbers ? sheet->number(numbers[1] - numbers[0]) : tool_copy("");
 		values[n++] = numbers ? numbers_change(numbers[0], numbers[1]) : tool_copy("");
 	}
 	sheet->line(sheet, section, name, (const char *const *)values, n);
@@ -206,26 +223,26 @@ static void emit_numbers(const struct sheet *sheet, const char *section, const c
 	char **values = tool_alloc(sheet->n + 2, sizeof(*values));
 
 	for (unsigned i = 0; i < sheet->n; i++)
-		values[i] = tool_format("%.12g", numbers[i]);
+		values[i] = sheet->number(numbers[i]);
 	emit(sheet, section, name, values, numbers);
 	free(values);
 }
 
-static void emit_spreads(const struct sheet *sheet, const char *section,
+static void emit_spreads(const struct sheet *sheet, const char *section, const char *unit,
 			 struct bench_spread (*get)(const struct bench *, const struct bench_run *))
 {
 	static const char *const names[] = { "median", "min", "max", "mean", "mean +- %" };
 	double *numbers = tool_alloc(sheet->n, sizeof(*numbers));
 
 	for (unsigned m = 0; m < TOOL_COUNT(names); m++) {
-		char *name = tool_format("%s %s", section, names[m]);
+		char *name = tool_format("%s %s", unit, names[m]);
 		unsigned n = 0;
 
 		for (unsigned i = 0; i < sheet->b->runs_count; i++) {
 			struct bench_spread s = get(sheet->b, &sheet->b->runs[i]);
 
 			if (s.n)
-				numbers[n++] = round(1000 * measure_of(&s, (enum measure)m)) / 1000;
+				numbers[n++] = sensible(measure_of(&s, (enum measure)m));
 		}
 		emit_numbers(sheet, section, name, numbers);
 		free(name);
@@ -247,7 +264,38 @@ static void emit_bytes(const struct sheet *sheet, const char *name,
 	free(numbers);
 }
 
-/* The cells of a row belong to the runs with statistics; those of the others stay empty. */
+/*
+ * Writes a row, or with @verdicts the words that a check's row has besides its numbers. The cells belong
+ * to the runs with statistics; those of the others stay empty.
+ */
+static void emit_cells(const struct sheet *sheet, const struct bench_row *row, const char *section,
+		       bool verdicts)
+{
+	char **values = tool_alloc(sheet->n + 2, sizeof(*values));
+	double *numbers = tool_alloc(sheet->n, sizeof(*numbers));
+	unsigned n = 0, cell = 0;
+	bool complete = !verdicts && row->section != BENCH_CHECKS;
+
+	for (unsigned i = 0; i < sheet->b->runs_count; i++) {
+		const struct bench_run *run = &sheet->b->runs[i];
+		const struct bench_cell *c = NULL;
+
+		if (!bench_measured(sheet->b, run))
+			continue;
+		if (bench_has_values(sheet->b, run))
+			c = &row->cells[cell++];
+		complete = complete && c;
+		numbers[n] = c ? c->value : 0;
+		if (!c || c->absent)
+			values[n++] = tool_copy("");
+		else
+			values[n++] = verdicts ? tool_copy(c->verdict) : sheet->number(c->value);
+	}
+	emit(sheet, section, row->name, values, complete ? numbers : NULL);
+	free(numbers);
+	free(values);
+}
+
 static void emit_row(const struct sheet *sheet, const struct bench_row *row)
 {
 	static const char *const sections[] = {
@@ -256,30 +304,10 @@ static void emit_row(const struct sheet *sheet, const struct bench_row *row)
 		[BENCH_TRANSITIONS] = "transition",
 		[BENCH_CHECKS] = "check",
 	};
-	char **values = tool_alloc(sheet->n + 2, sizeof(*values));
-	double *numbers = tool_alloc(sheet->n, sizeof(*numbers));
-	unsigned n = 0, cell = 0;
 
-	for (unsigned i = 0; i < sheet->b->runs_count; i++) {
-		const struct bench_run *run = &sheet->b->runs[i];
-		const struct bench_cell *c;
-
-		if (!bench_measured(sheet->b, run))
-			continue;
-		if (!bench_has_values(sheet->b, run)) {
-			values[n++] = tool_copy("");
-			continue;
-		}
-		c = &row->cells[cell++];
-		numbers[n] = c->value;
-		values[n++] = c->absent	   ? tool_copy("")
-			      : c->verdict ? tool_format("%.12g %s", c->value, c->verdict)
-					   : tool_format("%.12g", c->value);
-	}
-	emit(sheet, sections[row->section], row->name, values,
-	     cell == sheet->n && row->section != BENCH_CHECKS ? numbers : NULL);
-	free(numbers);
-	free(values);
+	emit_cells(sheet, row, sections[row->section], false);
+	if (row->section == BENCH_CHECKS)
+		emit_cells(sheet, row, "verdict", true);
 }
 
 static void emit_all(const struct sheet *sheet)
@@ -289,8 +317,8 @@ static void emit_all(const struct sheet *sheet)
 	unsigned rows_count = bench_rows(sheet->b, &rows, &failed);
 	char *unit = tool_format("%s/s", sheet->b->options->workload->unit);
 
-	emit_spreads(sheet, unit, bench_throughput);
-	emit_spreads(sheet, "ns/op", bench_ns_per_op);
+	emit_spreads(sheet, "throughput", unit, bench_throughput);
+	emit_spreads(sheet, "time", "ns/op", bench_ns_per_op);
 	emit_bytes(sheet, "peak_rss_bytes", bench_peak_rss);
 	emit_bytes(sheet, "baseline_rss_bytes", bench_baseline_rss);
 	for (unsigned i = 0; i < rows_count; i++) {
@@ -334,6 +362,7 @@ void bench_csv(const struct bench *b, FILE *out)
 	struct sheet sheet = sheet_of(b, out);
 
 	sheet.line = csv_line;
+	sheet.number = bare_number;
 	emit_heading(&sheet);
 	emit_all(&sheet);
 }
@@ -343,6 +372,7 @@ void bench_markdown(const struct bench *b, FILE *out)
 	struct sheet sheet = sheet_of(b, out);
 
 	sheet.line = markdown_line;
+	sheet.number = readable_number;
 	emit_heading(&sheet);
 	fputs("| --- |", out);
 	for (unsigned i = 0; i < sheet.n + (sheet.compare ? 2 : 0); i++)

@@ -149,6 +149,7 @@ unsigned bench_total(const struct bench *b, const struct bench_run *run,
 		n++;
 		total->ops += r->ops;
 		total->ns += r->ns;
+		total->instants += r->instants;
 		total->growth += r->growth;
 		total->bad_reads += r->bad_reads;
 		total->policy = r->policy;

@@ -250,6 +250,7 @@ static int decode(const char *text, struct bench_result *result)
 	result->ns = get_integer(json, "ns");
 	result->baseline_rss = get_integer(json, "baseline_rss");
 	result->peak_rss = get_integer(json, "peak_rss");
+	result->instants = get_integer(json, "instants");
 	result->growth = (int64_t)get_integer(json, "growth");
 	result->bad_reads = get_integer(json, "bad_reads");
 	result->partial = json_is_true(json_object_get(json, "partial"));
@@ -264,27 +265,24 @@ static int decode(const char *text, struct bench_result *result)
 /* The worker has said itself what it could not do; what it could not say is said here. */
 static int report_end(const struct bench_run *run, int status, bool answered)
 {
-	if (WIFSIGNALED(status)) {
+	if (WIFEXITED(status) && !WEXITSTATUS(status) && answered)
+		return 0;
+	if (WIFSIGNALED(status))
 		tool_error("the process that measured '%s' was ended by signal %d (%s)", run->label,
 			   WTERMSIG(status), strsignal(WTERMSIG(status)));
-		return -1;
-	}
-	if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+	else
 		tool_error("measuring '%s' failed", run->label);
-		return -1;
-	}
-	if (!answered) {
-		tool_error("the process that measured '%s' gave no result", run->label);
-		return -1;
-	}
-	return 0;
+	/* A program that aborts or loses objects is an answer; that it could not start is none. */
+	if (WIFSIGNALED(status) || (WIFEXITED(status) && WEXITSTATUS(status) == TOOL_EXIT_NO))
+		return TOOL_EXIT_NO;
+	return TOOL_EXIT_USAGE;
 }
 
 /*
  * bench_spawn - measure one run
  * @tick: called with @arg about every tenth of a second meanwhile
  *
- * Returns 0, or -1 after a message; sets b->interrupted when Ctrl-C was pressed.
+ * Returns 0, or an exit status after a message; sets b->interrupted when Ctrl-C was pressed.
  */
 int bench_spawn(struct bench *b, const struct bench_run *run, struct bench_result *result,
 		void (*tick)(void *), void *arg)
@@ -300,7 +298,7 @@ int bench_spawn(struct bench *b, const struct bench_run *run, struct bench_resul
 		return 0;
 	if (pipe2(fds, O_CLOEXEC)) {
 		tool_error("cannot make a pipe: %s", strerror(errno));
-		return -1;
+		return TOOL_EXIT_USAGE;
 	}
 	argv = arguments(b, run);
 	error = spawn(&pid, argv.list, run->allocator, fds[1], false);
@@ -308,7 +306,7 @@ int bench_spawn(struct bench *b, const struct bench_run *run, struct bench_resul
 	close(fds[1]);
 	if (error) {
 		close(fds[0]);
-		return -1;
+		return TOOL_EXIT_USAGE;
 	}
 	text = read_all(fds[0], pid, tick, arg);
 	close(fds[0]);

@@ -424,7 +424,7 @@ static void print_statistics(const struct text *t)
 	}
 	fprintf(t->out, "\n%s: counters of %u round%s in all, gauges are means of %u instants\n",
 		t->b->options->workload->cache, rounds, rounds == 1 ? "" : "s",
-		rounds * BENCH_INSTANTS);
+		(unsigned)total.instants);
 	for (unsigned i = 0; i < TOOL_COUNT(blocks); i++) {
 		if (blocks[i].section == BENCH_CHECKS &&
 		    t->b->options->workload->id != WL_mmap1)

@@ -686,6 +686,7 @@ static json_t *encode(const struct worker *w, const struct readings *r,
 	json_object_set_new(json, "ns", json_integer((json_int_t)result->ns));
 	json_object_set_new(json, "baseline_rss", json_integer((json_int_t)result->baseline_rss));
 	json_object_set_new(json, "peak_rss", json_integer((json_int_t)result->peak_rss));
+	json_object_set_new(json, "instants", json_integer(r->instants));
 	json_object_set_new(json, "growth", json_integer(result->growth));
 	json_object_set_new(json, "bad_reads", json_integer((json_int_t)result->bad_reads));
 	json_object_set_new(json, "partial", json_boolean(result->partial));

@@ -69,15 +69,25 @@ static unsigned sum(const unsigned widths[], unsigned n)
 	return total;
 }
 
-/* Finds the width of each column; one that is left out gets 0. Returns whether it had to narrow. */
+/*
+ * Finds the width of each column; one that is left out gets 0. Returns whether it had to narrow. Where
+ * there is room an exceptionally long cell of the last column does not push all others to the right, but
+ * stands out.
+ */
 static bool lay_out(const struct table *t, unsigned width, unsigned widths[])
 {
+	unsigned last = t->columns - 1;
+	bool fits;
+
 	for (unsigned i = 0; i < t->columns; i++) {
 		unsigned content = content_width(t, i);
 
 		widths[i] = content > t->preferred[i] ? content : t->preferred[i];
 	}
-	if (!width || sum(widths, t->columns) <= width)
+	fits = !width || sum(widths, t->columns) <= width;
+	if (fits && last)
+		widths[last] = t->preferred[last];
+	if (fits)
 		return false;
 	for (unsigned i = 0; i < t->columns; i++)
 		widths[i] = content_width(t, i);
@@ -94,12 +104,12 @@ static void print_row(const struct table *t, FILE *out, unsigned row, const unsi
 		const char *cell = t->cells[row * t->columns + i];
 		int width = (int)widths[i];
 
-		/* A name that nothing follows needs no padding. */
-		if (!i && t->columns == 1)
-			width = 0;
-		if (i && !width)
+		if (!width)
 			continue;
-		fprintf(out, "%*s", i ? width : -width, cell);
+		if (i)
+			fprintf(out, "%*s%*s", (int)GAP, "", width - (int)GAP, cell);
+		else
+			fprintf(out, "%-*s", width, cell);
 	}
 }
 

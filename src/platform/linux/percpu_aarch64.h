@@ -15,8 +15,8 @@
  * x9 and x10 are scratch for arming and for the injection points. In the sequences x11 is the slot
  * where they find it themselves, x12 the word; x13 to x15 are what the lines say.
  *
- * pop and push are `asm goto` without outputs (gcc 12 miscompiles outputs of asm goto), so pop's
- * object comes out through memory. The others have a register for their result and go on at 9.
+ * push is `asm goto` without outputs (gcc 12 miscompiles outputs of asm goto). The others have a
+ * register for their result and go on at 9.
  */
 #ifndef USLUB_LINUX_PERCPU_AARCH64_H
 #define USLUB_LINUX_PERCPU_AARCH64_H
@@ -109,46 +109,44 @@ static inline uint32_t rseq_cpu(void)
 }
 
 /*
- * pop: w = slot->word; if avail(w) = 0: EMPTY
+ * pop: w = slot->word; if avail(w) = 0: NULL
  *      object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP
  */
-static always_inline enum seq_result rseq_pop(struct pcs *const *base, const uint32_t *limit,
-					      void **object)
+static always_inline void *rseq_pop(struct pcs *const *base, const uint32_t *limit, uint32_t gate)
 {
-	__asm__ goto volatile(SEQ_BEGIN
-			      SEQ_POINT(SEQ_POP_ARMED)
-			      "ldr w11, [%[rseq], #4]\n\t"
-			      "ldr w13, %[limit]\n\t"
-			      "cmp w11, w13\n\t"
-			      "b.hs %l[empty]\n\t"
-			      "ldr x13, %[base]\n\t"
-			      "add x11, x13, x11, lsl %[shift]\n\t"
-			      "ldar x12, [x11]\n\t"
-			      SEQ_POINT(SEQ_POP_LOADED)
-			      "ands x13, x12, #0xff\n\t"
-			      "b.eq %l[empty]\n\t"
-			      "ubfx x14, x12, %[which], #1\n\t"
-			      "add x14, x11, x14, lsl #3\n\t"
-			      "ldr x14, [x14, #8]\n\t"
-			      "add x14, x14, x13, lsl #3\n\t"
-			      "ldr x14, [x14, #24]\n\t"
-			      "str x14, [%[object]]\n\t"
-			      SEQ_POINT(SEQ_POP_READY)
-			      "add x12, x12, %[pop]\n\t"
-			      "str x12, [x11]\n"
-			      "2:\n\t"
-			      SEQ_ABORT("b %l[again]")
-			      :
-			      : [rseq] "r"(rseq_area()), [base] "m"(*base), [limit] "m"(*limit),
-				[object] "r"(object), [pop] "r"(WORD_POP), [shift] "i"(PCS_SHIFT),
-				[which] "i"(WORD_WHICH_SHIFT)
-			      : SEQ_CLOBBERS
-			      : empty, again);
-	return SEQ_DONE;
-empty:
-	return SEQ_EMPTY;
-again:
-	return SEQ_AGAIN;
+	void *object;
+
+	__asm__ volatile(SEQ_BEGIN
+			 "mov %[object], xzr\n\t"
+			 SEQ_POINT(SEQ_POP_ARMED)
+			 "ldr w11, [%[rseq], #4]\n\t"
+			 "orr w11, w11, %w[gate]\n\t"
+			 "ldr w13, %[limit]\n\t"
+			 "cmp w11, w13\n\t"
+			 "b.hs 9f\n\t"
+			 "ldr x13, %[base]\n\t"
+			 "add x11, x13, x11, lsl %[shift]\n\t"
+			 "ldar x12, [x11]\n\t"
+			 SEQ_POINT(SEQ_POP_LOADED)
+			 "ands x13, x12, #0xff\n\t"
+			 "b.eq 9f\n\t"
+			 "ubfx x14, x12, %[which], #1\n\t"
+			 "add x14, x11, x14, lsl #3\n\t"
+			 "ldr x14, [x14, #8]\n\t"
+			 "add x14, x14, x13, lsl #3\n\t"
+			 "ldr %[object], [x14, #24]\n\t"
+			 SEQ_POINT(SEQ_POP_READY)
+			 "add x12, x12, %[pop]\n\t"
+			 "str x12, [x11]\n"
+			 "2:\n"
+			 "9:\n\t"
+			 SEQ_ABORT("mov %[object], xzr\n\tb 9b")
+			 : [object] "=&r"(object)
+			 : [rseq] "r"(rseq_area()), [base] "m"(*base), [limit] "m"(*limit),
+			   [gate] "r"(gate), [pop] "r"(WORD_POP), [shift] "i"(PCS_SHIFT),
+			   [which] "i"(WORD_WHICH_SHIFT)
+			 : SEQ_CLOBBERS);
+	return object;
 }
 
 /*

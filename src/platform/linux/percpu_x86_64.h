@@ -88,45 +88,42 @@ static inline uint32_t rseq_cpu(void)
 }
 
 /*
- * pop: w = slot->word; if avail(w) = 0: EMPTY
+ * pop: w = slot->word; if avail(w) = 0: NULL
  *      object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP
  */
-static always_inline enum seq_result rseq_pop(struct pcs *const *base, const uint32_t *limit,
-					      void **object)
+static always_inline void *rseq_pop(struct pcs *const *base, const uint32_t *limit, uint32_t gate)
 {
-	__asm__ goto volatile(SEQ_BEGIN
-			      SEQ_POINT(SEQ_POP_ARMED)
-			      "movl %%fs:4(%[rseq]), %%eax\n\t"
-			      "cmpl %[limit], %%eax\n\t"
-			      "jae %l[empty]\n\t"
-			      "shlq %[shift], %%rax\n\t"
-			      "addq %[base], %%rax\n\t"
-			      "movq (%%rax), %%rdx\n\t"
-			      SEQ_POINT(SEQ_POP_LOADED)
-			      "movzbl %%dl, %%ecx\n\t"
-			      "testl %%ecx, %%ecx\n\t"
-			      "jz %l[empty]\n\t"
-			      "movq 8(%%rax), %%r11\n\t"
-			      "btl %[which], %%edx\n\t"
-			      "cmovcq 16(%%rax), %%r11\n\t"
-			      "movq 24(%%r11, %%rcx, 8), %%rcx\n\t"
-			      "movq %%rcx, (%[object])\n\t"
-			      SEQ_POINT(SEQ_POP_READY)
-			      "addq %[pop], %%rdx\n\t"
-			      "movq %%rdx, (%%rax)\n"
-			      "2:\n\t"
-			      SEQ_ABORT("jmp %l[again]")
-			      :
-			      : [rseq] "r"(plat_rseq_offset), [base] "m"(*base), [limit] "m"(*limit),
-				[object] "r"(object), [pop] "i"(WORD_POP), [shift] "i"(PCS_SHIFT),
-				[which] "i"(WORD_WHICH_SHIFT)
-			      : "rax", "rcx", "rdx", "r11", "cc", "memory"
-			      : empty, again);
-	return SEQ_DONE;
-empty:
-	return SEQ_EMPTY;
-again:
-	return SEQ_AGAIN;
+	void *object;
+
+	__asm__ volatile(SEQ_BEGIN /* */
+			 SEQ_POINT(SEQ_POP_ARMED)
+			 "movl %%fs:4(%[rseq]), %%ecx\n\t"
+			 "orl %[gate], %%ecx\n\t"
+			 "cmpl %[limit], %%ecx\n\t"
+			 "jae 5f\n\t"
+			 "shlq %[shift], %%rcx\n\t"
+			 "addq %[base], %%rcx\n\t"
+			 "movq (%%rcx), %%rdx\n\t"
+			 SEQ_POINT(SEQ_POP_LOADED)
+			 "movzbl %%dl, %%eax\n\t"
+			 "testl %%eax, %%eax\n\t"
+			 "jz 5f\n\t"
+			 "movq 8(%%rcx), %%r11\n\t"
+			 "btl %[which], %%edx\n\t"
+			 "cmovcq 16(%%rcx), %%r11\n\t"
+			 "movq 24(%%r11, %%rax, 8), %%rax\n\t"
+			 SEQ_POINT(SEQ_POP_READY)
+			 "addq %[pop], %%rdx\n\t"
+			 "movq %%rdx, (%%rcx)\n"
+			 "2:\n"
+			 "9:\n\t"
+			 SEQ_ABORT("5:\n\txorl %%eax, %%eax\n\tjmp 9b")
+			 : "=a"(object)
+			 : [rseq] "r"(plat_rseq_offset), [base] "m"(*base), [limit] "m"(*limit),
+			   [gate] "r"(gate), [pop] "i"(WORD_POP), [shift] "i"(PCS_SHIFT),
+			   [which] "i"(WORD_WHICH_SHIFT)
+			 : "rcx", "rdx", "r11", "cc", "memory");
+	return object;
 }
 
 /*

@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: MIT */
+/* A library without malloc, which must not pass for an allocator. */
+int nothing;
