@@ -31,7 +31,7 @@ struct rcu_flavor_struct; /* of liburcu, <urcu/flavor.h> */
 /* Flags of a cache, for uslub_cache_args.flags. */
 #define USLUB_HWCACHE_ALIGN   0x1u /* align objects to cache lines where that wastes little */
 #define USLUB_TYPESAFE_BY_RCU 0x2u /* a slab's memory leaves the cache only after a grace period */
-#define USLUB_MERGE           0x4u /* may share slabs with a compatible cache */
+#define USLUB_MERGE	      0x4u /* may share slabs with a compatible cache */
 
 /* Flags of an allocation. */
 #define USLUB_ZERO   0x1u /* fill the object with zero bytes */
@@ -45,8 +45,8 @@ struct rcu_flavor_struct; /* of liburcu, <urcu/flavor.h> */
  * USLUB_POLICY of the environment overrides defaults but not values given here.
  */
 struct uslub_policy {
-#define USLUB_POLICY_BOOL(field, name, def, help)               uint64_t field;
-#define USLUB_POLICY_NUMBER(field, name, min, max, def, help)   uint64_t field;
+#define USLUB_POLICY_BOOL(field, name, def, help)		  uint64_t field;
+#define USLUB_POLICY_NUMBER(field, name, min, max, def, help)	  uint64_t field;
 #define USLUB_POLICY_NUMBER_OR(field, name, word, min, max, help) uint64_t field;
 #include <uslub/policy.def>
 #undef USLUB_POLICY_BOOL
@@ -55,7 +55,7 @@ struct uslub_policy {
 };
 
 #define USLUB_POLICY_OFF  1u	     /* of a BOOL policy */
-#define USLUB_POLICY_ON   2u	     /* of a BOOL policy */
+#define USLUB_POLICY_ON	  2u	     /* of a BOOL policy */
 #define USLUB_POLICY_NONE UINT64_MAX /* of sheaf_capacity: no sheaves */
 
 /*
@@ -143,8 +143,7 @@ int uslub_cache_shrink(struct uslub_cache *c);
  * Returns the object, or NULL with errno ENOMEM.
  * Thread-safe. Follows SLUB's kmem_cache_alloc().
  */
-void *uslub_cache_alloc(struct uslub_cache *c, unsigned flags)
-	__attribute__((warn_unused_result));
+void *uslub_cache_alloc(struct uslub_cache *c, unsigned flags) __attribute__((warn_unused_result));
 
 /*
  * uslub_cache_alloc_node - allocate an object in the memory of a NUMA node

@@ -13,11 +13,11 @@
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
-#define noinline      __attribute__((__noinline__))
-#define always_inline inline __attribute__((always_inline))
-#define coldpath      __attribute__((__noinline__, __cold__))
-#define hidden	      __attribute__((visibility("hidden")))
-#define cacheline     __attribute__((aligned(CACHE_LINE)))
+#define noinline	  __attribute__((__noinline__))
+#define always_inline	  inline __attribute__((always_inline))
+#define coldpath	  __attribute__((__noinline__, __cold__))
+#define hidden		  __attribute__((visibility("hidden")))
+#define cacheline	  __attribute__((aligned(CACHE_LINE)))
 #define printf_like(f, a) __attribute__((format(printf, f, a)))
 
 #define CACHE_LINE 64

@@ -14,9 +14,9 @@
 #include "base/print.h"
 #include "cache/internal.h"
 
-#define KNOWN_FLAGS	    (USLUB_HWCACHE_ALIGN | USLUB_TYPESAFE_BY_RCU | USLUB_MERGE)
-#define SHEAF_CACHE_STEP    64 /* sizes of internal caches */
-#define INTERNAL_CAPACITY   28 /* sheaves of internal caches: 256 bytes */
+#define KNOWN_FLAGS	  (USLUB_HWCACHE_ALIGN | USLUB_TYPESAFE_BY_RCU | USLUB_MERGE)
+#define SHEAF_CACHE_STEP  64 /* sizes of internal caches */
+#define INTERNAL_CAPACITY 28 /* sheaves of internal caches: 256 bytes */
 
 /* ---- formulas ------------------------------------------------------------------------------------- */
 

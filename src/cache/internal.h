@@ -38,17 +38,17 @@ struct uslub_cache {
 	bool prefill_barn;
 
 	struct slab_class class cacheline;
-	struct node *nodes;	       /* one per NUMA node */
-	struct barn *barns;	       /* one per NUMA node */
-	struct uslub_cache *sheaves;   /* where this cache's sheaves come from */
-	struct rcu_domain *domain;     /* NULL: created without a flavor */
-	uint64_t rcu_limit;	       /* bytes */
-	struct uslub_policy policy;    /* in force */
-	struct uslub_cache_args args;  /* as given */
-	struct list link;	       /* registry */
-	struct list aliases;	       /* of struct alias; registry lock */
-	unsigned refcount;	       /* registry lock */
-	bool internal;		       /* its objects are sheaves */
+	struct node *nodes;	      /* one per NUMA node */
+	struct barn *barns;	      /* one per NUMA node */
+	struct uslub_cache *sheaves;  /* where this cache's sheaves come from */
+	struct rcu_domain *domain;    /* NULL: created without a flavor */
+	uint64_t rcu_limit;	      /* bytes */
+	struct uslub_policy policy;   /* in force */
+	struct uslub_cache_args args; /* as given */
+	struct list link;	      /* registry */
+	struct list aliases;	      /* of struct alias; registry lock */
+	unsigned refcount;	      /* registry lock */
+	bool internal;		      /* its objects are sheaves */
 	char name[CACHE_NAME_MAX];
 
 	struct plat_lock close_lock cacheline; /* one remote close at a time */

@@ -138,13 +138,12 @@ int uslub_cache_refill_sheaf(struct uslub_cache *c, unsigned flags, struct uslub
 		*sheaf = larger;
 		return 0;
 	}
-	ok = s->capacity == c->capacity ? top_up(c, sheaf, n, flags) :
-					  fill_oversize(c, s, n, flags);
+	ok = s->capacity == c->capacity ? top_up(c, sheaf, n, flags)
+					: fill_oversize(c, s, n, flags);
 	return ok ? 0 : -ENOMEM;
 }
 
-void *uslub_cache_alloc_from_sheaf(struct uslub_cache *c, unsigned flags,
-				   struct uslub_sheaf *sheaf)
+void *uslub_cache_alloc_from_sheaf(struct uslub_cache *c, unsigned flags, struct uslub_sheaf *sheaf)
 {
 	void *object;
 

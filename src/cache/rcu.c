@@ -73,15 +73,15 @@ struct rcu_domain {
 	uint64_t batch_since;	  /* atomic: the same of the batch under way */
 
 	struct plat_lock batch_lock cacheline;
-	bool matured;		      /* under batch_lock: the batch's grace period is over */
-	uint32_t assisting;	      /* under batch_lock: threads that dispose of a sheaf */
-	struct uslub_sheaf *batch;    /* under batch_lock: taken off the queue */
-	struct block *batch_blocks;   /* under batch_lock */
-	struct slab *batch_slabs;     /* under batch_lock */
+	bool matured;		    /* under batch_lock: the batch's grace period is over */
+	uint32_t assisting;	    /* under batch_lock: threads that dispose of a sheaf */
+	struct uslub_sheaf *batch;  /* under batch_lock: taken off the queue */
+	struct block *batch_blocks; /* under batch_lock */
+	struct slab *batch_slabs;   /* under batch_lock */
 	struct plat_lock reserve_lock;
-	struct block *current;	      /* under reserve_lock: being filled */
-	struct block *full;	      /* under reserve_lock: the others, some not full */
-	struct block *reserve;	      /* under reserve_lock: empty ones */
+	struct block *current; /* under reserve_lock: being filled */
+	struct block *full;    /* under reserve_lock: the others, some not full */
+	struct block *reserve; /* under reserve_lock: empty ones */
 	unsigned nreserve;
 };
 

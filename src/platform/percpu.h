@@ -95,14 +95,14 @@ _Static_assert(offsetof(struct uslub_sheaf, objects) == 32, "the sequences know 
 #define WORD_ALLOC_SHIFT 19
 #define WORD_ALLOC_BITS	 45
 
-#define WORD_WHICH	 (1ull << WORD_WHICH_SHIFT)
-#define WORD_WHO	 (3ull << WORD_WHO_SHIFT)
-#define WORD_WHO_LOCAL	 (1ull << WORD_WHO_SHIFT)
-#define WORD_WHO_REMOTE	 (2ull << WORD_WHO_SHIFT)
-#define WORD_ALLOC_ONE	 (1ull << WORD_ALLOC_SHIFT)
-#define WORD_ALLOC_TOP	 (1ull << 63)
-#define WORD_POP	 (WORD_ALLOC_ONE + (1ull << WORD_ROOM_SHIFT) - 1)
-#define WORD_PUSH	 (1ull - (1ull << WORD_ROOM_SHIFT))
+#define WORD_WHICH	(1ull << WORD_WHICH_SHIFT)
+#define WORD_WHO	(3ull << WORD_WHO_SHIFT)
+#define WORD_WHO_LOCAL	(1ull << WORD_WHO_SHIFT)
+#define WORD_WHO_REMOTE (2ull << WORD_WHO_SHIFT)
+#define WORD_ALLOC_ONE	(1ull << WORD_ALLOC_SHIFT)
+#define WORD_ALLOC_TOP	(1ull << 63)
+#define WORD_POP	(WORD_ALLOC_ONE + (1ull << WORD_ROOM_SHIFT) - 1)
+#define WORD_PUSH	(1ull - (1ull << WORD_ROOM_SHIFT))
 
 static inline unsigned word_avail(uint64_t w)
 {

@@ -46,12 +46,13 @@ unsigned plat_ncpu(void);   /* possible CPUs: one more than the highest id [any]
 unsigned plat_nslots(void); /* CPUs and foreign slots [any] */
 unsigned plat_nnodes(void); /* one more than the highest node id [any] */
 unsigned plat_present_cpus(void);
-unsigned plat_cpu_node(unsigned slot); /* the node of a CPU; of a foreign slot the first node [any] */
-unsigned plat_this_node(void);	       /* a hint: the thread may move at once [any] */
+unsigned plat_cpu_node(
+	unsigned slot);	       /* the node of a CPU; of a foreign slot the first node [any] */
+unsigned plat_this_node(void); /* a hint: the thread may move at once [any] */
 
 /* ---- memory --------------------------------------------------------------------------------------- */
 
-size_t plat_page_size(void);  /* read at run time [any] */
+size_t plat_page_size(void); /* read at run time [any] */
 unsigned plat_page_shift(void);
 
 /* Maps zeroed private memory, page-aligned; NULL when there is none. */
@@ -64,11 +65,11 @@ void *plat_map(size_t size);
  * @got: how much was reserved: slot, slot/2, ... least
  */
 void *plat_reserve(size_t slot, size_t least, size_t *got);
-void plat_unmap(void *p, size_t size);	  /* an error is survived: the range stays reserved */
-int plat_commit(void *p, size_t size);	  /* reserved -> readable, writable, zero */
-int plat_decommit(void *p, size_t size);  /* and back; on failure the range stays as it was */
-void plat_purge(void *p, size_t size);	  /* give the pages back, keep the range; they read zero */
-void plat_huge(void *p, size_t size, bool allow); /* may the kernel use huge pages here? */
+void plat_unmap(void *p, size_t size);	 /* an error is survived: the range stays reserved */
+int plat_commit(void *p, size_t size);	 /* reserved -> readable, writable, zero */
+int plat_decommit(void *p, size_t size); /* and back; on failure the range stays as it was */
+void plat_purge(void *p, size_t size);	 /* give the pages back, keep the range; they read zero */
+void plat_huge(void *p, size_t size, bool allow);    /* may the kernel use huge pages here? */
 void plat_bind(void *p, size_t size, unsigned node); /* prefer memory of a node; may be denied */
 
 /* ---- time, waiting, threads ----------------------------------------------------------------------- */
@@ -117,10 +118,10 @@ void plat_signals_restore(void);
 /* An environment variable, or NULL; always NULL in secure-execution mode. */
 const char *plat_env(const char *name);
 
-void plat_set_errno(int error);			   /* [any] */
+void plat_set_errno(int error);			      /* [any] */
 int plat_write(int fd, const char *text, size_t len); /* all of it; 0 or -errno [any] */
-uint64_t plat_random(void);			   /* a key that others cannot guess */
-unsigned plat_pid(void);			   /* [any] */
+uint64_t plat_random(void);			      /* a key that others cannot guess */
+unsigned plat_pid(void);			      /* [any] */
 
 /* Writes "uslub: " and the message and a newline to standard error; plat_fatal then aborts. [any] */
 void plat_warn(const char *format, ...) printf_like(1, 2);

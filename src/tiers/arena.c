@@ -7,10 +7,10 @@
 #include <string.h>
 #include "tiers/arena.h"
 
-#define CHUNK	   ((size_t)256 << 10)
-#define LARGE	   ((size_t)64 << 10)
-#define SMALLEST   6 /* log2 of a cache line */
-#define CLASSES	   (16 - SMALLEST)
+#define CHUNK	 ((size_t)256 << 10)
+#define LARGE	 ((size_t)64 << 10)
+#define SMALLEST 6 /* log2 of a cache line */
+#define CLASSES	 (16 - SMALLEST)
 
 struct piece {
 	struct piece *next;

@@ -148,10 +148,10 @@ static bool free_chain(struct node *n, struct slab *slab, unsigned head, void *l
 		/* An any-context free gives up no slab: the supply would have to wait. */
 		if (flags & NODE_NOLOCK && outcome >= FREE_DISCARD_LISTED)
 			outcome = state_head(before) ? FREE_KEEP : FREE_PUBLISH;
-		where = outcome == FREE_PUBLISH ? SLAB_LISTED :
-			outcome == FREE_DISCARD_LISTED || outcome == FREE_DISCARD_FULL ?
-						  SLAB_UNLISTED :
-						  state_where(before);
+		where = outcome == FREE_PUBLISH ? SLAB_LISTED
+			: outcome == FREE_DISCARD_LISTED || outcome == FREE_DISCARD_FULL
+				? SLAB_UNLISTED
+				: state_where(before);
 		slab_set_end(slab, last, state_head(before));
 		after = state_make(before, head, state_inuse(before) - cnt, where);
 		if (plat_cas(&slab->state, &before, after))

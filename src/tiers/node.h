@@ -16,7 +16,7 @@ struct node {
 	uint64_t nr_slabs;	/* atomic */
 	uint64_t total_objects; /* atomic */
 	struct list partial;	/* under list_lock */
-	void *deferred;		/* atomic: objects of any-context frees, linked through themselves */
+	void *deferred; /* atomic: objects of any-context frees, linked through themselves */
 	/* What becomes of a slab that a free emptied: pages at once, or after a grace period. */
 	void (*release)(struct node *node, struct slab *slab);
 } cacheline;

@@ -132,7 +132,8 @@ int pcs_drain(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last
 	int error = 0;
 
 	for (; first < last && !error; first += BATCH)
-		error = drain_batch(pcs, part, first, min(last - first, (unsigned)BATCH), taken, arg);
+		error = drain_batch(pcs, part, first, min(last - first, (unsigned)BATCH), taken,
+				    arg);
 	return error;
 }
 
@@ -158,7 +159,8 @@ void pcs_totals(const struct pcs *pcs, enum pcs_part part, unsigned nslots, stru
 
 	*t = (struct pcs_totals){ 0 };
 	for (unsigned cpu = 0; cpu < nslots; cpu++) {
-		w = plat_load(&((const struct percpu_slot *)((const char *)&pcs[cpu] + part))->word);
+		w = plat_load(
+			&((const struct percpu_slot *)((const char *)&pcs[cpu] + part))->word);
 		t->allocs += word_allocs(w);
 		t->avail += word_avail(w);
 	}

@@ -42,7 +42,8 @@ hidden int pcs_drain(struct pcs *pcs, enum pcs_part part, unsigned first, unsign
 
 /* The same where nobody can be using the cache any more: no membarrier, so it cannot fail. */
 hidden void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last,
-			   void (*taken)(void *arg, unsigned cpu, const struct pcs_contents *contents),
+			   void (*taken)(void *arg, unsigned cpu,
+					 const struct pcs_contents *contents),
 			   void *arg);
 
 /* Sums over all slots; exact when quiet. */

@@ -72,8 +72,7 @@ static unsigned choose_order(size_t size)
 	for (unsigned fraction = 16; fraction > 1; fraction /= 2)
 		for (order = least; order <= MAX_ORDER_PREFERRED; order++) {
 			bytes = plat_page_size() << order;
-			if (bytes % size <= bytes / fraction &&
-			    bytes / size <= SLAB_OBJECTS_MAX)
+			if (bytes % size <= bytes / fraction && bytes / size <= SLAB_OBJECTS_MAX)
 				return order;
 		}
 	return order_for(size, plat_page_shift());

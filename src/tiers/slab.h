@@ -17,9 +17,9 @@
 struct slab_class {
 	const char *name; /* of the cache, for messages */
 	uint32_t object_size;
-	uint32_t size;	 /* distance between objects */
+	uint32_t size;	  /* distance between objects */
 	uint32_t inverse; /* 2^32 / size, rounded up */
-	uint32_t link;	 /* where in a free object its link lies */
+	uint32_t link;	  /* where in a free object its link lies */
 	uint32_t align;
 	uint16_t objects; /* in a slab of order `order` */
 	uint16_t min_objects;

@@ -39,17 +39,17 @@
 #include <string.h>
 #include "tiers/supply.h"
 
-#define SEGMENT_LEAST	   ((size_t)4 << 20)
-#define SEGMENT_BLOCKS	   (SEGMENT_SIZE / BLOCK_SIZE)
-#define SEGMENT_PAGES_MAX  (SEGMENT_SIZE >> 12)
-#define MAX_ORDERS	   (BLOCK_SHIFT - 12 + 1)
-#define PURGE_BYTES_SHIFT  16
-#define RESERVE_LEAST	   ((size_t)4 << 20)
-#define RESERVE_MOST	   ((size_t)32 << 20)
-#define RESERVE_PART	   64
-#define PEAK_NS		   1000000000ull
-#define ADDRESS_BITS_MAX   48
-#define SLOTS		   ((size_t)1 << (ADDRESS_BITS_MAX - SEGMENT_SHIFT))
+#define SEGMENT_LEAST	  ((size_t)4 << 20)
+#define SEGMENT_BLOCKS	  (SEGMENT_SIZE / BLOCK_SIZE)
+#define SEGMENT_PAGES_MAX (SEGMENT_SIZE >> 12)
+#define MAX_ORDERS	  (BLOCK_SHIFT - 12 + 1)
+#define PURGE_BYTES_SHIFT 16
+#define RESERVE_LEAST	  ((size_t)4 << 20)
+#define RESERVE_MOST	  ((size_t)32 << 20)
+#define RESERVE_PART	  64
+#define PEAK_NS		  1000000000ull
+#define ADDRESS_BITS_MAX  48
+#define SLOTS		  ((size_t)1 << (ADDRESS_BITS_MAX - SEGMENT_SHIFT))
 
 enum block_state {
 	BLOCK_RESERVED,
@@ -78,8 +78,8 @@ struct supply_node {
 	struct list free[MAX_ORDERS];
 	struct list segments;
 	unsigned nsegments;
-	size_t dirty; /* pages in free runs that may have content */
-	size_t used;  /* pages */
+	size_t dirty;		/* pages in free runs that may have content */
+	size_t used;		/* pages */
 	size_t peak, last_peak; /* of used, in this second and in the one before */
 	uint64_t peak_since;
 } cacheline;
@@ -423,7 +423,8 @@ struct page *supply_alloc(unsigned order, unsigned node, unsigned flags)
 {
 	struct page *page = alloc_on(order, node, flags);
 
-	for (unsigned other = 0; !page && !(flags & SUPPLY_THISNODE) && other < plat_nnodes(); other++)
+	for (unsigned other = 0; !page && !(flags & SUPPLY_THISNODE) && other < plat_nnodes();
+	     other++)
 		if (other != node)
 			page = alloc_on(order, other, flags);
 	return page;

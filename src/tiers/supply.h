@@ -66,7 +66,7 @@ struct supply_usage {
 };
 hidden void supply_usage(struct supply_usage *u);
 
-hidden void supply_start(void);			    /* after plat_start(); idempotent */
+hidden void supply_start(void);			     /* after plat_start(); idempotent */
 hidden struct plat_lock *supply_lock(unsigned node); /* for fork */
 
 #endif /* USLUB_TIERS_SUPPLY_H */

@@ -9,14 +9,14 @@
 #ifndef USLUB_LINUX_INJECT_H
 #define USLUB_LINUX_INJECT_H
 
-#define SEQ_POP_ARMED	     1	/* descriptor stored, CPU not read */
-#define SEQ_POP_LOADED	     2	/* word read */
-#define SEQ_POP_READY	     3	/* object read, before the commit */
+#define SEQ_POP_ARMED	     1 /* descriptor stored, CPU not read */
+#define SEQ_POP_LOADED	     2 /* word read */
+#define SEQ_POP_READY	     3 /* object read, before the commit */
 #define SEQ_PUSH_ARMED	     4
 #define SEQ_PUSH_LOADED	     5
 #define SEQ_PUSH_READY	     6
 #define SEQ_POP_N_LOADED     7
-#define SEQ_POP_N_READY	     8	/* objects copied */
+#define SEQ_POP_N_READY	     8 /* objects copied */
 #define SEQ_PUSH_N_LOADED    9
 #define SEQ_PUSH_N_READY     10
 #define SEQ_FLIP_POP_LOADED  11

@@ -110,8 +110,8 @@ int plat_commit(void *p, size_t size)
 int plat_decommit(void *p, size_t size)
 {
 	PRESERVE_ERRNO;
-	void *q = mmap(p, size, PROT_NONE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	void *q = mmap(p, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		       -1, 0);
 
 	return q == MAP_FAILED ? -errno : 0;
 }

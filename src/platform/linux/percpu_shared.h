@@ -12,8 +12,7 @@
 static inline bool shared_close(struct percpu_slot *slot, uint64_t *w)
 {
 	*w = plat_load_acquire(&slot->word);
-	return !(*w & WORD_WHO) &&
-	       plat_cas(&slot->word, w, word_with(*w, 0, 0) | WORD_WHO_LOCAL);
+	return !(*w & WORD_WHO) && plat_cas(&slot->word, w, word_with(*w, 0, 0) | WORD_WHO_LOCAL);
 }
 
 static inline void shared_open(struct percpu_slot *slot, uint64_t w)

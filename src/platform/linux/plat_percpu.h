@@ -51,7 +51,7 @@ _Static_assert(1u << SEQ_GATE_SHIFT >= PLAT_MAX_CPUS, "a gate must not look like
 
 /* All others take the slot of CPU `cpu`, as plat_slot() gave it. */
 #define seq_dispatch(name, cpu, ...)                                                               \
-	(likely((cpu) < plat_load(&plat_seq_limit)) ? rseq_##name(cpu, __VA_ARGS__)                 \
+	(likely((cpu) < plat_load(&plat_seq_limit)) ? rseq_##name(cpu, __VA_ARGS__)                \
 						    : shared_##name(__VA_ARGS__))
 
 static inline enum seq_result seq_pop_n(unsigned cpu, struct percpu_slot *slot, unsigned n,

@@ -49,7 +49,8 @@ static bool parse_number(const char **s, unsigned *n)
 }
 
 /* Calls fn for each range of a list such as "0-3,8,10-11". Stops quietly at what it cannot read. */
-static void parse_list(const char *s, void (*fn)(unsigned first, unsigned last, void *arg), void *arg)
+static void parse_list(const char *s, void (*fn)(unsigned first, unsigned last, void *arg),
+		       void *arg)
 {
 	unsigned first, last;
 
