@@ -125,8 +125,8 @@ int uslub_cache_destroy(struct uslub_cache *c);
  * Empties all sheaves and barns and returns empty slabs to the page supply, and the supply's own free
  * pages to the system. Others may use the cache meanwhile; what they hold stays.
  *
- * Returns 0, or -errno of membarrier(2) when the kernel refuses it (a seccomp filter installed after
- * start): then per-CPU sheaves were left alone and the rest was done.
+ * Returns 0, or -errno of membarrier(2) when the kernel refuses it and thread affinity as well (a seccomp
+ * filter installed after start): then per-CPU sheaves were left alone and the rest was done.
  * May wait for locks and for other CPUs. Follows SLUB's kmem_cache_shrink().
  */
 int uslub_cache_shrink(struct uslub_cache *c);

@@ -80,19 +80,18 @@ static void *alloc_from_slabs(struct uslub_cache *c, unsigned node, unsigned fla
 }
 
 /* Main or spare: rungs (a) and (b) on the CPU's own slot, or a foreign one. */
-static enum seq_result pop_or_flip(struct uslub_cache *c, unsigned cpu, void **object)
+static always_inline enum seq_result pop_or_flip(struct uslub_cache *c, unsigned cpu, void **object)
 {
 	struct percpu_slot *slot = main_slot(c, cpu);
 	enum seq_result result;
 	unsigned got;
 	int jump;
 
-	result = seq_pop_n(cpu, slot, 1, object, &got);
-	if (result != SEQ_EMPTY)
-		return result;
+	if (word_avail(plat_load(&slot->word)))
+		return seq_pop_n(cpu, slot, 1, object, &got);
 	result = seq_flip_pop(cpu, slot, object, &jump);
 	if (result == SEQ_DONE)
-		counters_add(counters(c), CTR_jump, (uint64_t)(int64_t)jump);
+		counters_add_at(counters(c), cpu, CTR_jump, (uint64_t)(int64_t)jump);
 	return result;
 }
 
@@ -123,7 +122,8 @@ static struct uslub_sheaf *obtain_full(struct uslub_cache *c, unsigned cpu, unsi
 	return NULL;
 }
 
-void *cache_alloc_slow(struct uslub_cache *c, unsigned flags)
+/* Rungs (c) to (f). */
+static noinline void *alloc_below(struct uslub_cache *c, unsigned flags)
 {
 	struct uslub_sheaf *hand = NULL;
 	enum seq_result result;
@@ -150,6 +150,16 @@ void *cache_alloc_slow(struct uslub_cache *c, unsigned flags)
 	if (hand)
 		sheaf_put_any(c, hand);
 	return object ? object : alloc_from_slabs(c, plat_this_node(), flags);
+}
+
+void *cache_alloc_slow(struct uslub_cache *c, unsigned flags)
+{
+	unsigned cpu = plat_slot();
+	void *object;
+
+	if (likely(pop_or_flip(c, cpu, &object) == SEQ_DONE))
+		return object;
+	return alloc_below(c, flags);
 }
 
 bool cache_swap_spare(struct uslub_cache *c, unsigned cpu, struct uslub_sheaf *sheaf)
@@ -215,19 +225,19 @@ void cache_free_slabs(struct uslub_cache *c, void **objects, unsigned n, unsigne
 	counters_add(counters(c), CTR_free_slowpath, n);
 }
 
-static enum seq_result push_or_flip(struct uslub_cache *c, unsigned cpu, void *object)
+static always_inline enum seq_result push_or_flip(struct uslub_cache *c, unsigned cpu,
+						 void *object)
 {
 	struct percpu_slot *slot = main_slot(c, cpu);
 	enum seq_result result;
 	unsigned put;
 	int jump;
 
-	result = seq_push_n(cpu, slot, 1, &object, &put);
-	if (result != SEQ_EMPTY)
-		return result;
+	if (word_room(plat_load(&slot->word)))
+		return seq_push_n(cpu, slot, 1, &object, &put);
 	result = seq_flip_push(cpu, slot, object, &jump);
 	if (result == SEQ_DONE)
-		counters_add(counters(c), CTR_jump, (uint64_t)(int64_t)jump);
+		counters_add_at(counters(c), cpu, CTR_jump, (uint64_t)(int64_t)jump);
 	return result;
 }
 
@@ -265,7 +275,8 @@ static struct uslub_sheaf *obtain_room(struct uslub_cache *c, unsigned cpu)
 	return sheaf_room(spare) ? spare : replace_full(c, spare);
 }
 
-void cache_free_slow(struct uslub_cache *c, void *object, unsigned flags)
+/* Rungs (c) to (f). */
+static noinline void free_below(struct uslub_cache *c, void *object, unsigned flags)
 {
 	struct uslub_sheaf *hand = NULL;
 	enum seq_result result;
@@ -295,6 +306,13 @@ void cache_free_slow(struct uslub_cache *c, void *object, unsigned flags)
 		sheaf_put_any(c, hand);
 	if (!done)
 		cache_free_slabs(c, &object, 1, flags);
+}
+
+void cache_free_slow(struct uslub_cache *c, void *object, unsigned flags)
+{
+	if (unlikely(object_remote(c, object)) ||
+	    unlikely(push_or_flip(c, plat_slot(), object) != SEQ_DONE))
+		free_below(c, object, flags);
 }
 
 /* ---- bulk ----------------------------------------------------------------------------------------- */

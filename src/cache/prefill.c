@@ -53,21 +53,11 @@ static struct uslub_sheaf *prefill_oversize(struct uslub_cache *c, unsigned flag
 	return NULL;
 }
 
-/* The CPU's spare, or else any sheaf of the barn, or a new one. */
+/* No spare: any sheaf of the barn, or a new one. */
 static struct uslub_sheaf *borrow(struct uslub_cache *c, unsigned flags)
 {
-	struct uslub_sheaf *s = NULL;
-	enum seq_result result = SEQ_AGAIN;
-	unsigned cpu;
+	struct uslub_sheaf *s;
 
-	for (unsigned round = 0; round < SEQ_TRIES && result == SEQ_AGAIN; round++) {
-		cpu = plat_slot();
-		result = seq_take_other(cpu, main_slot(c, cpu), &s);
-	}
-	if (result == SEQ_DONE) {
-		count(counters(c), CTR_sheaf_prefill_fast);
-		return s;
-	}
 	count(counters(c), CTR_sheaf_prefill_slow);
 	s = barn_get_any(local_barn(c), flags & USLUB_NOLOCK);
 	count(counters(c), s && s->fill ? CTR_barn_get : CTR_barn_get_fail);
@@ -80,6 +70,8 @@ static bool top_up(struct uslub_cache *c, struct uslub_sheaf **sheaf, unsigned n
 	struct uslub_sheaf *full = NULL;
 	bool merged;
 
+	if ((*sheaf)->fill >= n)
+		return true;
 	if (c->prefill_barn) {
 		full = barn_replace_partial(local_barn(c), *sheaf, flags & USLUB_NOLOCK, &merged);
 		count(counters(c), full ? CTR_barn_get : CTR_barn_prefill_miss);
@@ -89,7 +81,7 @@ static bool top_up(struct uslub_cache *c, struct uslub_sheaf **sheaf, unsigned n
 			count(counters(c), CTR_barn_merge);
 		*sheaf = full;
 	}
-	if ((*sheaf)->fill >= n)
+	if (likely((*sheaf)->fill >= n))
 		return true;
 	if (!(flags & (USLUB_NOWAIT | USLUB_NOLOCK)))
 		cache_slow_step(c);
@@ -97,27 +89,47 @@ static bool top_up(struct uslub_cache *c, struct uslub_sheaf **sheaf, unsigned n
 	return (*sheaf)->fill >= n;
 }
 
-struct uslub_sheaf *uslub_cache_prefill_sheaf(struct uslub_cache *c, unsigned flags, unsigned n)
+/* All but a spare with enough objects: no spare, a short one, more than a sheaf holds, nonsense. */
+static noinline struct uslub_sheaf *prefill_slow(struct uslub_cache *c, unsigned flags, unsigned n,
+						 struct uslub_sheaf *s)
 {
-	struct uslub_sheaf *s;
-
-	if (unlikely(absurd(n))) {
+	if (absurd(n)) {
 		plat_set_errno(EINVAL);
 		return NULL;
 	}
-	if (unlikely(n > c->capacity)) {
+	if (n > c->capacity) {
 		s = prefill_oversize(c, flags, n);
+	} else {
 		if (!s)
-			plat_set_errno(ENOMEM);
-		return s;
+			s = borrow(c, flags);
+		if (s && !top_up(c, &s, n, flags)) {
+			sheaf_discard(c, s, flags);
+			s = NULL;
+		}
 	}
-	s = borrow(c, flags);
-	if (likely(s && (s->fill >= n || top_up(c, &s, n, flags))))
-		return s;
-	if (s)
-		sheaf_discard(c, s, flags);
-	plat_set_errno(ENOMEM);
-	return NULL;
+	if (!s)
+		plat_set_errno(ENOMEM);
+	return s;
+}
+
+struct uslub_sheaf *uslub_cache_prefill_sheaf(struct uslub_cache *c, unsigned flags, unsigned n)
+{
+	struct uslub_sheaf *s = NULL;
+	enum seq_result result = SEQ_AGAIN;
+	unsigned cpu;
+
+	for (unsigned round = 0; round < SEQ_TRIES && n - 1 < c->capacity; round++) {
+		cpu = plat_slot();
+		result = seq_take_other(cpu, main_slot(c, cpu), &s);
+		if (likely(result == SEQ_DONE)) {
+			counters_add_at(counters(c), cpu, CTR_sheaf_prefill_fast, 1);
+			if (likely(s->fill >= n))
+				return s;
+		}
+		if (result != SEQ_AGAIN)
+			break;
+	}
+	return prefill_slow(c, flags, n, s);
 }
 
 int uslub_cache_refill_sheaf(struct uslub_cache *c, unsigned flags, struct uslub_sheaf **sheaf,
@@ -157,11 +169,21 @@ void *uslub_cache_alloc_from_sheaf(struct uslub_cache *c, unsigned flags, struct
 	return object;
 }
 
-/* No place for it as a spare: made full for the barn, if that wants one, else dissolved. */
-static void return_slow(struct uslub_cache *c, unsigned flags, struct uslub_sheaf *s)
+/*
+ * No place for it as a spare: made full for the barn, if that wants one, else dissolved. One of another
+ * capacity is dissolved uncounted.
+ */
+static noinline void return_slow(struct uslub_cache *c, unsigned flags, struct uslub_sheaf *s)
 {
 	struct barn *barn = local_barn(c);
 
+	if (unlikely(s->cache != c))
+		plat_fatal("cache %s: returned sheaf %p belongs to another cache", c->name,
+			   (void *)s);
+	if (s->capacity != c->capacity) {
+		sheaf_discard(c, s, flags);
+		return;
+	}
 	count(counters(c), CTR_sheaf_return_slow);
 	if (plat_load(&barn->nr_full) < barn->max_full && sheaf_refill(c, s, c->capacity, flags) &&
 	    barn_put_full(barn, s, true, flags & USLUB_NOLOCK)) {
@@ -174,25 +196,21 @@ static void return_slow(struct uslub_cache *c, unsigned flags, struct uslub_shea
 void uslub_cache_return_sheaf(struct uslub_cache *c, unsigned flags, struct uslub_sheaf *s)
 {
 	enum seq_result result = SEQ_AGAIN;
+	bool ours;
 	unsigned cpu;
 
 	if (!s)
 		return;
-	if (unlikely(s->cache != c))
-		plat_fatal("cache %s: returned sheaf %p belongs to another cache", c->name,
-			   (void *)s);
-	if (unlikely(s->capacity != c->capacity)) {
-		sheaf_discard(c, s, flags);
-		return;
-	}
-	for (unsigned round = 0; round < SEQ_TRIES && result == SEQ_AGAIN; round++) {
+	ours = s->cache == c && s->capacity == c->capacity;
+	for (unsigned round = 0; round < SEQ_TRIES && ours && result == SEQ_AGAIN; round++) {
 		cpu = plat_slot();
 		result = seq_give_other(cpu, main_slot(c, cpu), s);
+		if (likely(result == SEQ_DONE)) {
+			counters_add_at(counters(c), cpu, CTR_sheaf_return_fast, 1);
+			return;
+		}
 	}
-	if (likely(result == SEQ_DONE))
-		count(counters(c), CTR_sheaf_return_fast);
-	else
-		return_slow(c, flags, s);
+	return_slow(c, flags, s);
 }
 
 unsigned uslub_sheaf_size(const struct uslub_sheaf *sheaf)

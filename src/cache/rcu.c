@@ -707,9 +707,10 @@ void uslub_cache_barrier_rcu(struct uslub_cache *c)
 		return;
 	online = plat_rcu_wait_begin(c->domain->flavor);
 	plat_lock(&c->close_lock);
-	/* Refused by the kernel since start: the slots' own threads must bring their sheaves. */
-	while (pcs_drain(c->pcs, PCS_RCU, 0, c->nslots, rcu_taken, c))
-		plat_yield();
+	if (pcs_drain(c->pcs, PCS_RCU, 0, c->nslots, rcu_taken, c))
+		plat_warn("cache %s: membarrier(2) was forbidden since start; a barrier cannot wait "
+			  "for deferred frees that CPUs have not queued yet",
+			  c->name);
 	plat_unlock(&c->close_lock);
 	wait_inflight(c);
 	rcu_wait(c->domain);

@@ -46,14 +46,18 @@ static inline uint64_t *counter_word(const struct counters *c, unsigned slot, en
 	return &c->words[slot * COUNTER_STRIDE + which];
 }
 
-/* [any] A negative n is given as its two's complement. */
-static inline void counters_add(const struct counters *c, enum counter which, uint64_t n)
+/* [any] The thread was on this slot a moment ago. A negative n is given as its two's complement. */
+static inline void counters_add_at(const struct counters *c, unsigned slot, enum counter which,
+				   uint64_t n)
 {
-	unsigned slot = plat_slot();
-
 	if (unlikely(slot >= c->nslots ||
 		     seq_add(slot, counter_word(c, slot, which), n) != SEQ_DONE))
 		counters_add_slow(c, which, n);
+}
+
+static inline void counters_add(const struct counters *c, enum counter which, uint64_t n)
+{
+	counters_add_at(c, plat_slot(), which, n);
 }
 
 static inline void count(const struct counters *c, enum counter which)

@@ -185,45 +185,37 @@ static void defer(struct node *n, void *const *objects, unsigned cnt)
 	}
 }
 
-static void free_same_slab(struct node *nodes, struct slab *slab, void *const *objects,
-			   unsigned cnt, unsigned flags)
-{
-	struct node *n = &nodes[slab->node];
-	unsigned head = slab_chain(slab, objects, cnt, 0);
-
-	if (!free_chain(n, slab, head, objects[0], cnt, flags))
-		defer(n, objects, cnt);
-}
-
 #define GATHER_MISSES 3
 
 /*
- * From the array's end: the last object decides the slab; further objects of it are gathered next to it
- * until three others in a row were seen.
+ * From the array's end: the last object decides the slab; further objects of it are gathered next to it,
+ * and chained, until three others in a row were seen.
  */
 void nodes_flush(struct node *nodes, void **objects, unsigned n, unsigned flags)
 {
 	const struct slab_class *class = nodes[0].class;
+	unsigned first, misses, head;
 	struct slab *slab;
-	unsigned first, misses;
-	void *other;
+	void *object;
 
 	while (n) {
-		slab = slab_of(class, objects[n - 1]);
 		first = n - 1;
+		slab = slab_of(class, objects[first]);
+		head = slab_chain(slab, objects[first], 0);
 		misses = 0;
 		for (unsigned i = first; i-- && misses < GATHER_MISSES;) {
-			if ((struct slab *)supply_page_of(objects[i]) != slab) {
+			object = objects[i];
+			if (!slab_holds(slab, object)) {
 				misses++;
 				continue;
 			}
-			slab_of(class, objects[i]);
-			other = objects[--first];
-			objects[first] = objects[i];
-			objects[i] = other;
+			head = slab_chain(slab, object, head);
+			objects[i] = objects[--first];
+			objects[first] = object;
 			misses = 0;
 		}
-		free_same_slab(nodes, slab, objects + first, n - first, flags);
+		if (!free_chain(&nodes[slab->node], slab, head, objects[n - 1], n - first, flags))
+			defer(&nodes[slab->node], objects + first, n - first);
 		n = first;
 	}
 }

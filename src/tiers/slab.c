@@ -147,15 +147,6 @@ void slab_set_end(struct slab *slab, const void *object, unsigned end)
 	link_set(slab, object, end);
 }
 
-unsigned slab_chain(struct slab *slab, void *const *objects, unsigned n, unsigned end)
-{
-	for (unsigned i = 0; i < n; i++) {
-		link_set(slab, objects[i], end);
-		end = slab_index(slab, objects[i]) + 1;
-	}
-	return end;
-}
-
 /* Links objects first..last-1, in this order. */
 unsigned slab_chain_range(struct slab *slab, unsigned first, unsigned last)
 {
@@ -229,4 +220,14 @@ struct slab *slab_of(const struct slab_class *class, const void *object)
 	if (unlikely(index >= slab->objects || slab_object(slab, index) != object))
 		bad_pointer(class, object, slab);
 	return slab;
+}
+
+unsigned slab_chain(struct slab *slab, void *object, unsigned head)
+{
+	unsigned index = slab_index(slab, object);
+
+	if (unlikely(slab_object(slab, index) != object))
+		bad_pointer(slab->class, object, slab);
+	link_set(slab, object, head);
+	return index + 1;
 }

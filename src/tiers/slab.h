@@ -105,12 +105,18 @@ static inline void *slab_object(const struct slab *slab, unsigned index)
 	return slab->base + (size_t)index * slab->class->size;
 }
 
+/* Does the address lie in the slab? Cheaper than slab_of(), and only good for addresses of objects. */
+static inline bool slab_holds(const struct slab *slab, const void *p)
+{
+	return (uintptr_t)p - (uintptr_t)slab->base < (size_t)slab->objects * slab->class->size;
+}
+
 /*
- * Chains: objects linked through themselves, named by index + 1. slab_chain() links n objects of one
- * slab into a chain that ends in `end`, and returns its head. slab_walk() copies up to n objects off a
- * chain and returns what remains of it.
+ * Chains: objects linked through themselves, named by index + 1. slab_chain() links one object of the
+ * slab in front of a chain and returns the new head; it aborts if that is no object. slab_walk() copies
+ * up to n objects off a chain and returns what remains of it.
  */
-hidden unsigned slab_chain(struct slab *slab, void *const *objects, unsigned n, unsigned end);
+hidden unsigned slab_chain(struct slab *slab, void *object, unsigned head);
 hidden unsigned slab_chain_range(struct slab *slab, unsigned first, unsigned last);
 hidden unsigned slab_walk(struct slab *slab, unsigned head, void **objects, unsigned n);
 hidden void slab_set_end(struct slab *slab, const void *object, unsigned end);
