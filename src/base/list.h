@@ -52,13 +52,14 @@ static inline void list_del(struct list *member)
 #define list_entry(link, type, member) container_of(link, type, member)
 
 #define list_for_each_entry(pos, head, member)                                                     \
-	for (pos = list_entry((head)->next, __typeof__(*pos), member); &pos->member != (head);     \
-	     pos = list_entry(pos->member.next, __typeof__(*pos), member))
+	for (struct list *link_ = (head)->next;                                                    \
+	     link_ != (head) && (pos = list_entry(link_, __typeof__(*pos), member), true);         \
+	     link_ = link_->next)
 
-#define list_for_each_entry_safe(pos, tmp, head, member)                                           \
-	for (pos = list_entry((head)->next, __typeof__(*pos), member),                             \
-	    tmp = list_entry(pos->member.next, __typeof__(*pos), member);                          \
-	     &pos->member != (head);                                                               \
-	     pos = tmp, tmp = list_entry(tmp->member.next, __typeof__(*tmp), member))
+/* The same where the body may unlink pos. */
+#define list_for_each_entry_safe(pos, head, member)                                                \
+	for (struct list *link_ = (head)->next, *next_ = link_->next;                              \
+	     link_ != (head) && (pos = list_entry(link_, __typeof__(*pos), member), true);         \
+	     link_ = next_, next_ = link_->next)
 
 #endif /* USLUB_BASE_LIST_H */

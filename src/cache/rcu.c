@@ -290,14 +290,14 @@ static void dispose_batch(struct rcu_domain *d)
 	bool busy;
 
 	plat_lock(&d->batch_lock);
-	d->matured = true;
+	plat_store(&d->matured, true);
 	plat_unlock(&d->batch_lock);
 	while (dispose_one_sheaf(d) || dispose_other(d))
 		;
 	do {
 		plat_lock(&d->batch_lock);
 		busy = d->assisting;
-		d->matured = busy;
+		plat_store(&d->matured, busy);
 		plat_unlock(&d->batch_lock);
 		if (busy)
 			plat_yield();
@@ -330,8 +330,8 @@ static struct block *take_blocks(struct rcu_domain *d)
 		d->current->next = b;
 		b = d->current;
 	}
-	d->full = NULL;
-	d->current = NULL;
+	plat_store(&d->full, NULL);
+	plat_store(&d->current, NULL);
 	plat_unlock(&d->reserve_lock);
 	return b;
 }
@@ -544,7 +544,7 @@ static bool queue_pointer(struct rcu_domain *d, void *object)
 	if (!b || b->used == block_room()) {
 		if (b) {
 			b->next = d->full;
-			d->full = b;
+			plat_store(&d->full, b);
 		}
 		b = spare ? spare : reserve_take(d);
 		spare = NULL;

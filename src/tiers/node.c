@@ -91,7 +91,7 @@ enum free_outcome { FREE_QUIET, FREE_PUBLISH, FREE_DISCARD_LISTED, FREE_DISCARD_
 
 static enum free_outcome free_outcome(const struct node *n, uint64_t before, bool empties)
 {
-	bool surplus = n->nr_partial >= n->min_partial;
+	bool surplus = plat_load(&n->nr_partial) >= n->min_partial;
 
 	if (!state_head(before))
 		return empties && surplus ? FREE_DISCARD_FULL : FREE_PUBLISH;
@@ -462,7 +462,7 @@ void *nodes_alloc(struct node *nodes, unsigned node, unsigned flags)
 uint64_t node_shrink(struct node *n)
 {
 	struct list sorted[SHRINK_SORTED], empty;
-	struct slab *slab, *tmp;
+	struct slab *slab;
 	unsigned free;
 
 	list_init(&empty);
@@ -470,7 +470,7 @@ uint64_t node_shrink(struct node *n)
 		list_init(&sorted[i]);
 
 	plat_lock(&n->list_lock);
-	list_for_each_entry_safe(slab, tmp, &n->partial, link) {
+	list_for_each_entry_safe(slab, &n->partial, link) {
 		/* A listed slab without used objects has nobody left to free into it. */
 		free = slab->objects - state_inuse(plat_load_acquire(&slab->state));
 		if (free == slab->objects) {
@@ -482,13 +482,13 @@ uint64_t node_shrink(struct node *n)
 		}
 	}
 	for (unsigned i = SHRINK_SORTED; i--;)
-		list_for_each_entry_safe(slab, tmp, &sorted[i], link) {
+		list_for_each_entry_safe(slab, &sorted[i], link) {
 			list_del(&slab->link);
 			list_add(&n->partial, &slab->link);
 		}
 	plat_unlock(&n->list_lock);
 
-	list_for_each_entry_safe(slab, tmp, &empty, link)
+	list_for_each_entry_safe(slab, &empty, link)
 		forget_slab(n, slab);
 	return plat_load(&n->nr_slabs);
 }

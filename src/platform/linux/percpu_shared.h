@@ -117,7 +117,7 @@ static inline enum seq_result shared_take_other(struct percpu_slot *slot,
 	if (!shared_close(slot, &w))
 		return SEQ_AGAIN;
 	*sheaf = slot->sheaf[!word_which(w)];
-	slot->sheaf[!word_which(w)] = NULL;
+	plat_store(&slot->sheaf[!word_which(w)], NULL);
 	shared_open(slot, w);
 	return *sheaf ? SEQ_DONE : SEQ_EMPTY;
 }
@@ -131,7 +131,7 @@ static inline enum seq_result shared_give_other(struct percpu_slot *slot, struct
 		return SEQ_AGAIN;
 	vacant = !slot->sheaf[!word_which(w)];
 	if (vacant)
-		slot->sheaf[!word_which(w)] = sheaf;
+		plat_store(&slot->sheaf[!word_which(w)], sheaf);
 	shared_open(slot, w);
 	return vacant ? SEQ_DONE : SEQ_EMPTY;
 }
