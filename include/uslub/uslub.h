@@ -56,7 +56,7 @@ struct uslub_policy {
 
 #define USLUB_POLICY_OFF  1u	     /* of a BOOL policy */
 #define USLUB_POLICY_ON	  2u	     /* of a BOOL policy */
-#define USLUB_POLICY_NONE UINT64_MAX /* of sheaf_capacity: no sheaves */
+#define USLUB_POLICY_NONE UINT64_MAX /* sheaf_capacity: no sheaves; slab_min_objects: auto */
 
 /*
  * struct uslub_cache_args - the optional arguments of uslub_cache_create()

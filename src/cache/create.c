@@ -147,18 +147,23 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 	};
 	unsigned min_partial;
 
+	if (!policy_resolve(c->internal ? "" : name, &args->policy, &c->policy))
+		return -EINVAL;
+	if (c->policy.slab_min_objects != USLUB_POLICY_NONE)
+		layout.min_objects = (unsigned)c->policy.slab_min_objects;
+	if (!slab_class_init(&c->class, &layout))
+		return -EINVAL;
 	strcpy(c->name, name);
 	c->args = *args;
 	c->refcount = 1;
 	list_init(&c->aliases);
 	plat_lock_init(&c->close_lock, RANK_CLOSE);
-	if (!slab_class_init(&c->class, &layout) ||
-	    !policy_resolve(c->internal ? "" : name, &args->policy, &c->policy))
-		return -EINVAL;
 	c->class.name = c->name;
 	c->class.key = plat_random();
 	c->capacity = choose_capacity(args, &c->policy, size);
 	c->policy.sheaf_capacity = c->capacity ? c->capacity : USLUB_POLICY_NONE;
+	if (!c->policy.slab_min_objects)
+		c->policy.slab_min_objects = USLUB_POLICY_NONE;
 	c->prefill_barn = c->policy.prefill_barn == USLUB_POLICY_ON;
 	c->rcu_limit = c->policy.rcu_limit;
 	min_partial = args->min_partial ? args->min_partial : default_min_partial(size);

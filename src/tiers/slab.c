@@ -61,9 +61,9 @@ static unsigned objects_in(unsigned order, size_t size)
 }
 
 /* The smallest order that wastes at most 1/16 of the slab, else 1/8, 1/4, 1/2. */
-static unsigned choose_order(size_t size)
+static unsigned choose_order(size_t size, unsigned min_objects)
 {
-	unsigned want = 4 * (fls(plat_present_cpus()) + 1);
+	unsigned want = min_objects ? min_objects : 4 * (fls(plat_present_cpus()) + 1);
 	unsigned least, order;
 	size_t bytes;
 
@@ -98,7 +98,7 @@ bool slab_class_init(struct slab_class *class, const struct slab_layout *l)
 		return false;
 	class->size = (uint32_t)size;
 	class->inverse = (uint32_t)(((1ull << 32) + size - 1) / size);
-	class->order = (uint8_t)choose_order(size);
+	class->order = (uint8_t)choose_order(size, l->min_objects);
 	class->min_order = (uint8_t)order_for(size, plat_page_shift());
 	class->objects = (uint16_t)objects_in(class->order, size);
 	class->min_objects = (uint16_t)objects_in(class->min_order, size);

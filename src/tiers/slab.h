@@ -37,7 +37,8 @@ struct slab_class {
  */
 struct slab_layout {
 	size_t object_size;
-	size_t align; /* 0: natural */
+	size_t align;	      /* 0: natural */
+	unsigned min_objects; /* 0: by the number of CPUs */
 	bool hwcache_align;
 	bool typesafe;
 	void (*ctor)(void *object);
