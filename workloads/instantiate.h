@@ -11,18 +11,18 @@
 #include "steps.h"
 
 /* The functions keep a recognizable name, so that a disassembly shows what a loop has become. */
-#define WL_INSTANCE(name, family, ops)                                                                  \
+#define WL_INSTANCE(name, family, ops)                                                             \
 	static void name##_setup_##family(struct wl_thread *t)                                     \
 	{                                                                                          \
-		name##_setup(ops, t);                                                             \
+		name##_setup(ops, t);                                                              \
 	}                                                                                          \
 	static uint64_t name##_run_##family(struct wl_thread *t, uint64_t n)                       \
 	{                                                                                          \
-		return name##_run(ops, t, n);                                                     \
+		return name##_run(ops, t, n);                                                      \
 	}                                                                                          \
 	static void name##_finish_##family(struct wl_thread *t)                                    \
 	{                                                                                          \
-		name##_finish(ops, t);                                                            \
+		name##_finish(ops, t);                                                             \
 	}
 
 #define WL_CODE(name, family)                                                                      \

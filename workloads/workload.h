@@ -135,7 +135,7 @@ struct wl_code {
 
 /*
  * struct wl_family - a way to call an allocator
- * @name: as in enum wl_family_id
+ * @name: for people
  * @open: makes the shared part of a heap; 0 or -errno
  * @thread_open: makes a thread's part; called before setup, not in the thread itself; 0 or -errno
  * @thread_close: ends it, after finish, in any thread

@@ -41,9 +41,9 @@ enum uslub_stat_kind {
  * @which: which one
  * @value: where to put it
  *
- * Reading stops nobody. A counter is exact once the threads that use the cache are quiet; while they run
+ * A counter is exact once the threads that use the cache are quiet; while they run
  * it may lag by the operations in flight. Costs O(possible CPUs) for counters; `objects` and
- * `objects_partial` walk the partial lists under their lock.
+ * `objects_partial` walk the partial lists under their lock, which holds up slow paths meanwhile.
  *
  * Returns 0, or -EINVAL when @c or @value is NULL or @which is out of range.
  * Thread-safe; not async-signal-safe (it may wait for list_lock).

@@ -137,7 +137,7 @@ int uslub_cache_shrink(struct uslub_cache *c);
  * @flags: USLUB_ZERO, USLUB_NOWAIT, USLUB_NOLOCK, or 0
  *
  * The object's content is what its last user left (or what the constructor made of it), unless
- * USLUB_ZERO is given. With USLUB_NOLOCK the call is async-signal-safe and may fail although memory
+ * USLUB_ZERO is given, which overwrites the constructor's work as well. With USLUB_NOLOCK the call is async-signal-safe and may fail although memory
  * is there.
  *
  * Returns the object, or NULL with errno ENOMEM.
@@ -211,8 +211,10 @@ void uslub_cache_free_bulk(struct uslub_cache *c, size_t n, void **objects);
  * @object: the object; NULL is a no-op
  *
  * The object may be read until a grace period of the cache's flavor has passed, and is reusable only
- * then. Never blocks and never fails; may be called by a reader. When the cache has no flavor the
- * library says so and aborts.
+ * then. Never fails and never waits for a grace period, so that readers may call it; it may wait for
+ * short locks, and let other threads run when much is pending. Only when all memory is exhausted, the
+ * library's reserve for this included, a caller that is no reader waits for a grace period, and a
+ * reader's object is leaked with a message. When the cache has no flavor the library says so and aborts.
  * Thread-safe. Follows SLUB's kvfree_rcu() with sheaves.
  */
 void uslub_cache_free_rcu(struct uslub_cache *c, void *object);

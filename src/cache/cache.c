@@ -192,7 +192,10 @@ void *uslub_cache_alloc_node(struct uslub_cache *c, unsigned flags, int node)
 		object = uslub_cache_alloc(c, flags & ~USLUB_ZERO);
 		if (!object || object_node(c, object) == (unsigned)node)
 			return zeroed(c, object, flags);
-		uslub_cache_free(c, object);
+		if (flags & USLUB_NOLOCK)
+			uslub_cache_free_nolock(c, object);
+		else
+			uslub_cache_free(c, object);
 	}
 	count(counters(c), CTR_alloc_node_mismatch);
 	return zeroed(c, alloc_from_slabs(c, (unsigned)node, flags), flags);
@@ -225,8 +228,7 @@ void cache_free_slabs(struct uslub_cache *c, void **objects, unsigned n, unsigne
 	counters_add(counters(c), CTR_free_slowpath, n);
 }
 
-static always_inline enum seq_result push_or_flip(struct uslub_cache *c, unsigned cpu,
-						 void *object)
+static always_inline enum seq_result push_or_flip(struct uslub_cache *c, unsigned cpu, void *object)
 {
 	struct percpu_slot *slot = main_slot(c, cpu);
 	enum seq_result result;
@@ -374,7 +376,10 @@ int uslub_cache_alloc_bulk(struct uslub_cache *c, unsigned flags, size_t n, void
 		got += more;
 	}
 	if (got < n) {
-		uslub_cache_free_bulk(c, got, objects);
+		if (flags & USLUB_NOLOCK)
+			cache_free_slabs(c, objects, got, flags);
+		else
+			uslub_cache_free_bulk(c, got, objects);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; flags & USLUB_ZERO && i < n; i++)

@@ -123,7 +123,7 @@ hidden void sheaf_flush(struct uslub_cache *c, struct uslub_sheaf *s, unsigned f
 hidden bool sheaf_refill(struct uslub_cache *c, struct uslub_sheaf *s, unsigned n, unsigned flags);
 /* Where a sheaf goes that nobody wants: barn if it is empty and there is room, else away. */
 hidden void sheaf_put_empty(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s);
-/* The same for one of any fill, after a lost race; full ones ignore the barn's limit. */
+/* The same for one of any fill, after a lost race; the barn's limits do not count. */
 hidden void sheaf_put_any(struct uslub_cache *c, struct uslub_sheaf *s);
 hidden struct uslub_sheaf *sheaf_get_empty(struct uslub_cache *c, unsigned flags);
 
@@ -143,6 +143,8 @@ hidden uint64_t rcu_oldest(const struct rcu_domain *d);
 hidden unsigned rcu_domains(void);
 hidden struct plat_lock *rcu_lock_batch(unsigned domain);
 hidden struct plat_lock *rcu_lock_reserve(unsigned domain);
+hidden void rcu_fork_prepare(void);
+hidden void rcu_fork_done(bool child);
 hidden void rcu_child(void); /* after fork: the reclaimers are gone */
 
 /* policy.c */

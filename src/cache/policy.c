@@ -85,6 +85,9 @@ static bool parse_number(struct text t, uint64_t *value)
 	case 'G':
 		shift = 30;
 		break;
+	case 'T':
+		shift = 40;
+		break;
 	}
 	t.len -= shift != 0;
 	*value = 0;

@@ -47,6 +47,7 @@
 #define DOMAINS	       8
 #define NODE_NO_BARN   UINT32_MAX /* in sheaf->node: flush, do not put into a barn */
 #define RESERVE_BLOCKS 16
+#define FORK_WAIT_NS   1000000000ull
 #define ASSIST_PART    32 /* of rcu-limit: 2 MiB by default */
 #define ASSIST_SHEAVES 2
 
@@ -72,7 +73,9 @@ struct rcu_domain {
 	uint64_t queued_since;	  /* atomic: time of the first push since the queue was empty; 0 */
 	uint64_t batch_since;	  /* atomic: the same of the batch under way */
 
+	struct plat_lock grace_lock; /* held during synchronize_rcu() */
 	struct plat_lock batch_lock cacheline;
+	bool fork_holds_grace;	    /* the forking thread's */
 	bool matured;		    /* under batch_lock: the batch's grace period is over */
 	uint32_t assisting;	    /* under batch_lock: threads that dispose of a sheaf */
 	struct uslub_sheaf *batch;  /* under batch_lock: taken off the queue */
@@ -159,6 +162,7 @@ struct rcu_domain *rcu_domain_get(const struct rcu_flavor_struct *flavor)
 		if (d->flavor == flavor)
 			return reserve_fill(d) ? d : NULL;
 		if (!d->flavor) {
+			plat_lock_init(&d->grace_lock, RANK_GRACE);
 			plat_lock_init(&d->batch_lock, RANK_RECLAIM);
 			plat_lock_init(&d->reserve_lock, RANK_RESERVE);
 			if (!reserve_fill(d))
@@ -280,7 +284,8 @@ static bool dispose_one_sheaf(struct rcu_domain *d)
 		return false;
 	dispose_sheaf(s);
 	plat_lock(&d->batch_lock);
-	d->assisting--;
+	if (d->assisting) /* not so in a child forked by a signal handler meanwhile */
+		d->assisting--;
 	plat_unlock(&d->batch_lock);
 	return true;
 }
@@ -359,6 +364,13 @@ static bool take_queue(struct rcu_domain *d)
 	return d->batch || d->batch_blocks || d->batch_slabs;
 }
 
+static void grace_period(struct rcu_domain *d)
+{
+	plat_lock(&d->grace_lock);
+	plat_rcu_synchronize(d->flavor);
+	plat_unlock(&d->grace_lock);
+}
+
 /* One round: everything queued before the call is disposed of. False: there was nothing. */
 static bool reclaim_round(struct rcu_domain *d)
 {
@@ -366,7 +378,7 @@ static bool reclaim_round(struct rcu_domain *d)
 	bool any = take_queue(d);
 
 	if (any) {
-		plat_rcu_synchronize(d->flavor);
+		grace_period(d);
 		dispose_batch(d);
 	}
 	plat_store(&d->batch_since, 0);
@@ -456,6 +468,41 @@ void rcu_wait(struct rcu_domain *d)
 			plat_wait(&d->done_futex, seen, 10000000);
 	}
 	plat_rcu_wait_end(d->flavor, online);
+}
+
+/*
+ * Most flavors wait for a grace period under a mutex of their own, which the child would inherit locked,
+ * for ever. So fork lets a wait that is under way end, and holds up the next. Not if the forking thread is
+ * a reader, for whom it might be waiting, nor for longer than FORK_WAIT_NS, since a reader may wait for
+ * something that the forking thread holds: then the child must not defer frees.
+ */
+void rcu_fork_prepare(void)
+{
+	uint64_t start = plat_now();
+	struct rcu_domain *d;
+
+	for (unsigned i = 0; i < rcu_domains(); i++) {
+		d = &domains[i];
+		if (plat_lock_mine(&d->grace_lock))
+			continue;
+		while (!(d->fork_holds_grace = plat_trylock(&d->grace_lock)) &&
+		       !plat_rcu_reader(d->flavor) && plat_now() - start < FORK_WAIT_NS)
+			plat_yield();
+	}
+}
+
+void rcu_fork_done(bool child)
+{
+	struct rcu_domain *d;
+
+	for (unsigned i = 0; i < rcu_domains(); i++) {
+		d = &domains[i];
+		if (d->fork_holds_grace)
+			plat_unlock(&d->grace_lock);
+		else if (child && !plat_lock_mine(&d->grace_lock))
+			plat_lock_init(&d->grace_lock, RANK_GRACE);
+		d->fork_holds_grace = false;
+	}
 }
 
 /*
@@ -575,7 +622,7 @@ static void batch_object(struct uslub_cache *c, void *object)
 			  c->name, object);
 		return;
 	}
-	plat_rcu_synchronize(d->flavor);
+	grace_period(d);
 	plat_fetch_sub(&c->rcu_queued, 1);
 	uslub_cache_free(c, object);
 }
@@ -610,6 +657,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 	uint64_t queued = 0;
 	int jump;
 
+	plat_thread_enter(inflight);
 	plat_fetch_add(inflight, 1);
 	result = seq_give_other(cpu, slot, *hand);
 	if (result == SEQ_DONE)
@@ -627,6 +675,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 		}
 	}
 	plat_fetch_sub(inflight, 1);
+	plat_thread_leave(inflight);
 	assist(c, queued);
 	return result;
 }
@@ -708,9 +757,10 @@ void uslub_cache_barrier_rcu(struct uslub_cache *c)
 	online = plat_rcu_wait_begin(c->domain->flavor);
 	plat_lock(&c->close_lock);
 	if (pcs_drain(c->pcs, PCS_RCU, 0, c->nslots, rcu_taken, c))
-		plat_warn("cache %s: membarrier(2) was forbidden since start; a barrier cannot wait "
-			  "for deferred frees that CPUs have not queued yet",
-			  c->name);
+		plat_warn(
+			"cache %s: membarrier(2) was forbidden since start; a barrier cannot wait "
+			"for deferred frees that CPUs have not queued yet",
+			c->name);
 	plat_unlock(&c->close_lock);
 	wait_inflight(c);
 	rcu_wait(c->domain);

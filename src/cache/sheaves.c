@@ -78,10 +78,13 @@ void sheaf_put_any(struct uslub_cache *c, struct uslub_sheaf *s)
 
 	if (!s->fill) {
 		sheaf_put_empty(c, barn, s);
-		return;
+	} else if (sheaf_room(s)) {
+		if (barn_put_partial(barn, s))
+			count(counters(c), CTR_barn_merge);
+	} else {
+		barn_put_full(barn, s, true, false);
+		count(counters(c), CTR_barn_put);
 	}
-	barn_put_full(barn, s, true, false);
-	count(counters(c), CTR_barn_put);
 }
 
 struct uslub_sheaf *sheaf_get_empty(struct uslub_cache *c, unsigned flags)

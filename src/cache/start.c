@@ -4,13 +4,15 @@
  *
  * Fork takes every lock of the library in the order of platform/rank.h and gives them back on both sides,
  * so that the child finds no lock held by a thread it does not have. It takes nothing else: CPU slots are
- * consistent at any moment, since a sequence either committed or did nothing. What other threads held in
- * their hands at that moment (a sheaf between two places, objects not yet stored anywhere) counts as live
- * in the child for ever: at most two sheaves per thread.
+ * consistent at any moment, since a sequence either committed or did nothing (and one by compare-exchange
+ * leaves the word as it was until it is done; the child opens what was closed). What other threads held
+ * in their hands at that moment counts as live in the child for ever: at most two sheaves per thread, the
+ * objects of a bulk call, and the free objects of one slab.
  *
  * A signal handler that forks may have interrupted its own thread under a lock. That lock is left alone:
- * the thread exists in the child, too, and will give it back there. Signals are blocked from prepare to
- * the end, so that two forks of one thread do not nest.
+ * the thread exists in the child, too, and will give it back there; the same goes for a slot that it had
+ * closed (plat_thread_enter()). Signals are blocked from prepare to the end, so that two forks of one
+ * thread do not nest.
  */
 #include "cache/internal.h"
 
@@ -31,6 +33,7 @@ static void give(struct plat_lock *l)
 	plat_unlock(l);
 }
 
+/* By rank; the grace locks, which come between, have their own rules in rcu.c. */
 static void each_cache_lock(void (*fn)(struct plat_lock *), enum plat_rank rank)
 {
 	struct uslub_cache *c;
@@ -66,20 +69,31 @@ static void fork_prepare(void)
 {
 	plat_signals_block();
 	take(&registry_lock);
+	rcu_fork_prepare();
 	each_lock(take);
 }
 
-static void fork_done(void)
+static void fork_done(bool child)
 {
 	each_lock(give);
+	rcu_fork_done(child);
 	give(&registry_lock);
 	plat_signals_restore();
 }
 
+static void fork_parent(void)
+{
+	fork_done(false);
+}
+
 static void fork_child(void)
 {
+	struct uslub_cache *c;
+
+	list_for_each_entry(c, &registry, link)
+		pcs_child(c->pcs, c->nslots);
 	rcu_child();
-	fork_done();
+	fork_done(true);
 }
 
 /* Before the first cache, wherever that is made: perhaps in a constructor that runs before ours. */
@@ -97,7 +111,7 @@ void uslub_start(void)
 	}
 	plat_start();
 	supply_start();
-	plat_atfork(fork_prepare, fork_done, fork_child);
+	plat_atfork(fork_prepare, fork_parent, fork_child);
 	plat_store_release(&started, 2);
 }
 

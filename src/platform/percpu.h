@@ -11,9 +11,9 @@
  *    main = sheaf[which], the other one is the spare. `avail` objects can be popped from main, `room`
  *    more pushed; `allocs` counts pops and never goes back except by a close that folds it away.
  *    A pop adds one constant to the word, a push another. who: 0 open; 1 closed by somebody on his own
- *    account (only where sequences are done by compare-exchange); 2 closed from another CPU. While
- *    closed, avail = room = 0, so that pops and pushes fail without looking at `who`. A word of 0 with
- *    two NULL pointers is an open slot without sheaves: fresh memory needs no set-up.
+ *    account (only where sequences are done by compare-exchange); 2 closed from another CPU. While it
+ *    is closed from another CPU avail = room = 0, so that pops and pushes fail without looking at `who`.
+ *    A word of 0 with two NULL pointers is an open slot without sheaves: fresh memory needs no set-up.
  *
  * 2. The sequences
  *

@@ -13,6 +13,7 @@
 enum plat_rank {
 	RANK_REGISTRY = 1, /* the list of caches; creation and destruction */
 	RANK_CLOSE,	   /* per cache: one remote close at a time */
+	RANK_GRACE,	   /* per RCU flavor: the wait for a grace period */
 	RANK_RECLAIM,	   /* per RCU flavor: the batch being disposed of */
 	RANK_RESERVE,	   /* per RCU flavor: blocks of pointers */
 	RANK_BARN,	   /* per cache and node */

@@ -6,7 +6,7 @@
  *    Two stacks under one lock: full sheaves and empty ones, each with a limit (policies barn-full and
  *    barn-empty). A CPU that runs dry brings its empty sheaf and leaves with a full one; one that
  *    overflows the other way round. So most calls keep the number of sheaves in the barn.
- *    "Full" means meant to be full: consumers go by `fill`.
+ *    Full sheaves here are full; what is part-full after a lost race goes through the merge of section 3.
  *
  * 2. Limits
  *    hold for what only adds. They do not where a swap keeps the number, nor where a thread that lost a
@@ -185,6 +185,16 @@ struct uslub_sheaf *barn_replace_partial(struct barn *b, struct uslub_sheaf *s, 
 	*merged = full && merge(b, s);
 	plat_unlock(&b->lock);
 	return full;
+}
+
+bool barn_put_partial(struct barn *b, struct uslub_sheaf *s)
+{
+	bool merged;
+
+	plat_lock(&b->lock);
+	merged = merge(b, s);
+	plat_unlock(&b->lock);
+	return merged;
 }
 
 struct uslub_sheaf *barn_drain(struct barn *b)

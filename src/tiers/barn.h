@@ -46,6 +46,9 @@ hidden bool barn_put_empty(struct barn *b, struct uslub_sheaf *s, bool try);
 hidden struct uslub_sheaf *barn_replace_partial(struct barn *b, struct uslub_sheaf *s, bool try,
 						bool *merged);
 
+/* Only the merge: for a part-full sheaf that has no other place. True: it made a full sheaf. */
+hidden bool barn_put_partial(struct barn *b, struct uslub_sheaf *s);
+
 /* Takes all sheaves out, linked; part-full ones among them. */
 hidden struct uslub_sheaf *barn_drain(struct barn *b);
 

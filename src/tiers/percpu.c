@@ -153,6 +153,23 @@ void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigne
 	}
 }
 
+static void child_slot(struct percpu_slot *slot)
+{
+	if ((slot->word & WORD_WHO) == WORD_WHO_LOCAL && !plat_thread_in(slot))
+		plat_store_release(&slot->word, slot->word & ~WORD_WHO);
+}
+
+void pcs_child(struct pcs *pcs, unsigned nslots)
+{
+	for (unsigned cpu = 0; cpu < nslots; cpu++) {
+		child_slot(&pcs[cpu].main);
+		child_slot(&pcs[cpu].rcu);
+		if (pcs[cpu].rcu_inflight)
+			plat_store(&pcs[cpu].rcu_inflight,
+				   plat_thread_in(&pcs[cpu].rcu_inflight) ? 1 : 0);
+	}
+}
+
 void pcs_totals(const struct pcs *pcs, enum pcs_part part, unsigned nslots, struct pcs_totals *t)
 {
 	uint64_t w;

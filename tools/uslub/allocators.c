@@ -18,38 +18,38 @@ const unsigned allocators_count = TOOL_COUNT(allocators);
 
 #define BATCH_PREFIX "batch+"
 
-static struct allocator *copy(const struct allocator *allocator)
-{
-	struct allocator *result = tool_alloc(1, sizeof(*result));
-
-	*result = *allocator;
-	return result;
-}
-
-/* The name of a library by path is the path as given, in messages too. */
-static struct allocator *by_path(const char *path)
+static struct allocator *make(const char *name, const struct wl_family *family, const char *library,
+			      bool preload, const char *package)
 {
 	struct allocator *allocator = tool_alloc(1, sizeof(*allocator));
 
-	allocator->name = tool_copy(path);
-	allocator->family = &wl_family_malloc;
-	allocator->library = allocator->name;
-	allocator->preload = true;
+	allocator->name = tool_copy(name);
+	allocator->family = family;
+	allocator->library = library ? tool_copy(library) : NULL;
+	allocator->preload = preload;
+	allocator->package = package;
 	return allocator;
 }
 
+void allocator_free(struct allocator *allocator)
+{
+	if (!allocator)
+		return;
+	free((char *)allocator->name);
+	free((char *)allocator->library);
+	free(allocator);
+}
+
+/* The malloc behind the prefix, called by another family. */
 static struct allocator *find_batch(const char *name)
 {
-	struct allocator *allocator = allocator_find(name + strlen(BATCH_PREFIX));
+	struct allocator *inner = allocator_find(name + strlen(BATCH_PREFIX));
+	struct allocator *allocator = NULL;
 
-	if (allocator && allocator->family != &wl_family_malloc) {
-		free(allocator);
-		return NULL;
-	}
-	if (allocator) {
-		allocator->name = tool_copy(name);
-		allocator->family = &wl_family_batch;
-	}
+	if (inner && inner->family == &wl_family_malloc)
+		allocator = make(name, &wl_family_batch, inner->library, inner->preload,
+				 inner->package);
+	allocator_free(inner);
 	return allocator;
 }
 
@@ -58,10 +58,12 @@ struct allocator *allocator_find(const char *name)
 	if (!strncmp(name, BATCH_PREFIX, strlen(BATCH_PREFIX)))
 		return find_batch(name);
 	for (unsigned i = 0; i < allocators_count; i++) {
-		if (!strcmp(allocators[i].name, name))
-			return copy(&allocators[i]);
+		const struct allocator *a = &allocators[i];
+
+		if (!strcmp(a->name, name))
+			return make(name, a->family, a->library, a->preload, a->package);
 	}
-	return strchr(name, '/') ? by_path(name) : NULL;
+	return strchr(name, '/') ? make(name, &wl_family_malloc, name, true, NULL) : NULL;
 }
 
 char *allocator_list(void)

@@ -24,13 +24,14 @@ extern const struct allocator allocators[];
 extern const unsigned allocators_count;
 
 /*
- * allocator_find - the allocator of a name, for the caller to free
+ * allocator_find - the allocator of a name, to be freed by allocator_free()
  * @name: a name of the list; or the path of a library that defines malloc, recognized by a '/'; or
  *        "batch+" before either, for that malloc with deferred frees batched by hand
  *
  * Returns NULL when there is none of that name.
  */
 struct allocator *allocator_find(const char *name);
+void allocator_free(struct allocator *allocator);
 
 /*
  * allocator_list - all names, for messages; for the caller to free

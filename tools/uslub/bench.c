@@ -3,7 +3,6 @@
  * `uslub bench`: plan, measure round by round, report.
  */
 #include <stdlib.h>
-#include <unistd.h>
 #include "bench.h"
 #include "command.h"
 #include "tool.h"
@@ -52,7 +51,7 @@ static int measure_all(struct bench *b)
 	struct progress progress = {
 		.b = b,
 		.begin = tool_now_ns(),
-		.enabled = !b->options->no_progress && isatty(STDERR_FILENO),
+		.enabled = !b->options->no_progress && tool_terminal(stderr),
 	};
 
 	for (unsigned round = 0; round < b->options->repeat; round++) {
@@ -118,9 +117,7 @@ static bool checks_failed(const struct bench *b)
 	bool failed;
 	unsigned n = bench_rows(b, &rows, &failed);
 
-	for (unsigned i = 0; i < n; i++)
-		free(rows[i].cells);
-	free(rows);
+	bench_rows_free(rows, n);
 	return failed;
 }
 
@@ -130,11 +127,14 @@ static int finish(const struct bench *b)
 	int error;
 
 	if (!anything_measured(b)) {
-		tool_error("%s", b->interrupted ? "interrupted before anything was measured" :
-						  "nothing was measured: the run is too short");
+		tool_error("%s", b->interrupted ? "interrupted before anything was measured"
+						: "nothing was measured: the run is too short");
 		return b->interrupted ? TOOL_EXIT_INTERRUPTED : TOOL_EXIT_USAGE;
 	}
 	error = report(b);
+	/* A table says it itself; a document for programs has no place for it. */
+	if (b->options->format != BENCH_TABLE)
+		bench_warnings(b, stderr);
 	if (!error && plot)
 		error = bench_plot(b, plot);
 	if (b->interrupted)
@@ -155,6 +155,9 @@ static void free_bench(struct bench *b)
 		free(b->runs[i].cpus);
 	}
 	free(b->runs);
+	for (unsigned i = 0; i < b->allocators_count; i++)
+		allocator_free(b->allocators[i]);
+	free(b->allocators);
 }
 
 int command_bench(int argc, char **argv)

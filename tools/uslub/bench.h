@@ -131,7 +131,7 @@ struct bench_run {
 
 /*
  * struct bench - a whole measurement
- * @skipped: allocators that were asked for and are not installed
+ * @allocators: those asked for
  * @rounds: rounds begun
  * @before_after: the first two runs are labelled as such by the user
  * @interrupted: Ctrl-C was pressed
@@ -140,7 +140,8 @@ struct bench {
 	const struct bench_options *options;
 	struct bench_run *runs;
 	unsigned runs_count;
-	unsigned skipped;
+	struct allocator **allocators;
+	unsigned allocators_count;
 	unsigned rounds;
 	bool before_after;
 	bool interrupted;
@@ -227,14 +228,21 @@ struct bench_row {
 
 /*
  * bench_rows - the rows of all runs that have statistics
- * @rows: set to an array that the caller owns
+ * @rows: set to an array, to be freed by bench_rows_free()
  * @failed: set when an identity that must hold does not
  *
  * Returns how many rows there are; 0 when no run has statistics.
  */
 unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed);
+void bench_rows_free(struct bench_row *rows, unsigned n);
 
-/* bench_text.c, bench_export.c */
+/*
+ * bench_text.c, bench_export.c
+ *
+ * bench_warnings writes what the reader of the figures must know: runs that ended early, checks that
+ * failed. bench_text includes it.
+ */
+void bench_warnings(const struct bench *b, FILE *out);
 void bench_text(const struct bench *b, FILE *out, unsigned width, bool colour);
 void bench_json(const struct bench *b, FILE *out);
 void bench_csv(const struct bench *b, FILE *out);

@@ -265,8 +265,8 @@ static void emit_bytes(const struct sheet *sheet, const char *name,
 }
 
 /*
- * Writes a row, or with @verdicts the words that a check's row has besides its numbers. The cells belong
- * to the runs with statistics; those of the others stay empty.
+ * Writes a row, or with @verdicts the words that a check's row has besides its numbers. The cells
+ * belong to the runs with statistics; those of the others stay empty.
  */
 static void emit_cells(const struct sheet *sheet, const struct bench_row *row, const char *section,
 		       bool verdicts)
@@ -321,11 +321,9 @@ static void emit_all(const struct sheet *sheet)
 	emit_spreads(sheet, "time", "ns/op", bench_ns_per_op);
 	emit_bytes(sheet, "peak_rss_bytes", bench_peak_rss);
 	emit_bytes(sheet, "baseline_rss_bytes", bench_baseline_rss);
-	for (unsigned i = 0; i < rows_count; i++) {
+	for (unsigned i = 0; i < rows_count; i++)
 		emit_row(sheet, &rows[i]);
-		free(rows[i].cells);
-	}
-	free(rows);
+	bench_rows_free(rows, rows_count);
 	free(unit);
 }
 

@@ -135,8 +135,7 @@ static unsigned comparable_rounds(const struct bench *b)
 	return least ? least : b->options->repeat;
 }
 
-unsigned bench_total(const struct bench *b, const struct bench_run *run,
-		     struct bench_result *total)
+unsigned bench_total(const struct bench *b, const struct bench_run *run, struct bench_result *total)
 {
 	unsigned rounds = comparable_rounds(b), n = 0;
 
@@ -210,8 +209,8 @@ static void add_statistics(struct model *m)
 
 static void add_derived(struct model *m)
 {
-	struct bench_cell *churn =
-		add_row(m, BENCH_DERIVED, "page allocator churn (alloc_slab + free_slab)");
+	struct bench_cell *churn = add_row(m, BENCH_DERIVED,
+					   "page allocator churn (alloc_slab + free_slab)");
 
 	for (unsigned i = 0; i < m->n; i++)
 		churn[i].value = V(&m->totals[i], alloc_slab) + V(&m->totals[i], free_slab);
@@ -322,10 +321,11 @@ static void ratio(struct bench_cell *cell, double numerator, double denominator,
 static void add_identities(struct model *m)
 {
 	struct bench_cell *returned = add_row(m, BENCH_CHECKS, "prefills less returns (0)");
-	struct bench_cell *discarded =
-		add_row(m, BENCH_CHECKS, "free_slab less free_remove_partial (>= 0)");
+	struct bench_cell *discarded = add_row(m, BENCH_CHECKS,
+					       "free_slab less free_remove_partial (>= 0)");
 	struct bench_cell *flushed = add_row(m, BENCH_CHECKS, "flushed beyond refused sheaves");
-	struct bench_cell *outside = add_row(m, BENCH_CHECKS, "objects outside slabs unaccounted (0)");
+	struct bench_cell *outside = add_row(m, BENCH_CHECKS,
+					     "objects outside slabs unaccounted (0)");
 
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct bench_result *t = &m->totals[i];
@@ -342,10 +342,10 @@ static void add_identities(struct model *m)
 		verdict(m, &discarded[i], unlisted, unlisted >= 0);
 		verdict(m, &outside[i], lost, lost == 0);
 		flushed[i].value = beyond;
-		flushed[i].verdict = beyond >= -drained &&
-					     beyond <= capacity * V(t, sheaf_return_slow) + drained
-				     ? "ok"
-				     : "off";
+		flushed[i].verdict =
+			beyond >= -drained && beyond <= capacity * V(t, sheaf_return_slow) + drained
+				? "ok"
+				: "off";
 	}
 }
 
@@ -408,4 +408,11 @@ unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed
 	*rows = m.rows;
 	*failed = m.failed;
 	return m.rows_count;
+}
+
+void bench_rows_free(struct bench_row *rows, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		free(rows[i].cells);
+	free(rows);
 }

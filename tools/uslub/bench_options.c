@@ -39,7 +39,8 @@ static const struct argp_option options[] = {
 	{ "threads", 't', "N", 0, "Threads that work (default: one for each CPU)", 0 },
 	{ "seconds", 's', "S", 0, "Seconds to measure in each round (default: 1)", 0 },
 	{ "ops", 'o', "N", 0, "Do N operations per thread and round instead", 0 },
-	{ "rate", KEY_RATE, "R", 0, "Do R operations per second in all, not as many as possible", 0 },
+	{ "rate", KEY_RATE, "R", 0, "Do R operations per second in all, not as many as possible",
+	  0 },
 	{ "repeat", 'r', "N", 0, "Rounds (default: 3)", 0 },
 	{ "pin", KEY_PIN, NULL, 0, "Pin each thread to a CPU", 0 },
 	{ "size", KEY_SIZE, "BYTES", 0, "Size of an object (default: the workload's)", 0 },
@@ -52,8 +53,10 @@ static const struct argp_option options[] = {
 	  "End a run early when it uses more (default: half of what is free, at most 8G)", 0 },
 
 	{ NULL, 0, NULL, 0, "What is compared:", 2 },
-	{ "before", KEY_BEFORE, "P=V,...", 0, "Policy of the first side (default: the defaults)", 0 },
-	{ "after", KEY_AFTER, "P=V,...", 0, "Policy of the second side (default: the defaults)", 0 },
+	{ "before", KEY_BEFORE, "P=V,...", 0, "Policy of the first side (default: the defaults)",
+	  0 },
+	{ "after", KEY_AFTER, "P=V,...", 0, "Policy of the second side (default: the defaults)",
+	  0 },
 	{ "matrix", KEY_MATRIX, "P=V,V...", 0,
 	  "Every value of a policy; given again, every combination", 0 },
 	{ "allocator", 'a', "NAME,...", 0, "Allocators (default: uslub)", 0 },
@@ -145,12 +148,13 @@ static char *help_filter(int key, const char *text, void *input)
 		print_entry(out, allocators[i].name, allocators[i].help);
 	print_entry(out, "batch+NAME", "batch with another malloc than the C library's");
 	print_entry(out, "PATH", "a library that defines malloc; PATH must contain a '/'");
-	fprintf(out, "\nExamples:\n"
-		     "  uslub bench mmap1 --before prefill-barn=off --after prefill-barn=on\n"
-		     "  uslub bench pair --threads 1 --allocator uslub,glibc,jemalloc\n"
-		     "  uslub bench rcu --readers 1 --allocator uslub,batch,glibc --format json\n\n"
-		     "Exit status: 0 done; 1 counters that must agree do not; 2 wrong usage, or no\n"
-		     "data; 130 interrupted, what was measured until then has been printed.");
+	fprintf(out,
+		"\nExamples:\n"
+		"  uslub bench mmap1 --before prefill-barn=off --after prefill-barn=on\n"
+		"  uslub bench pair --threads 1 --allocator uslub,glibc,jemalloc\n"
+		"  uslub bench rcu --readers 1 --allocator uslub,batch,glibc --format json\n\n"
+		"Exit status: 0 done; 1 counters that must agree do not; 2 wrong usage, or no\n"
+		"data; 130 interrupted, what was measured until then has been printed.");
 	fclose(out);
 	return help;
 }
@@ -201,8 +205,7 @@ static void parse_format(struct argp_state *state, const char *arg, enum bench_f
 	argp_error(state, "--format takes table, json, csv or markdown, not '%s'", arg);
 }
 
-static void parse_workload(struct argp_state *state, const char *arg,
-			   struct bench_options *options)
+static void parse_workload(struct argp_state *state, const char *arg, struct bench_options *options)
 {
 	char *list;
 
@@ -268,8 +271,9 @@ static void check_combination(struct argp_state *state, const struct bench_optio
 		argp_error(state, "--readers has no meaning for the workload '%s'",
 			   o->workload->name);
 	if (o->scaling && (o->workload->flags & WL_PAIRS))
-		argp_error(state, "--scaling has no meaning for the workload '%s', whose threads "
-				  "work in pairs",
+		argp_error(state,
+			   "--scaling has no meaning for the workload '%s', whose threads "
+			   "work in pairs",
 			   o->workload->name);
 	if (o->size && o->size < o->workload->min_size)
 		argp_error(state, "objects of the workload '%s' have at least %zu bytes",

@@ -96,9 +96,9 @@ static void add_variants(struct bench *b, char *label, const struct allocator *a
 
 		if (!all && variants[i + 1])
 			continue;
-		name = !all	? tool_copy(label)
-		       : alone	? tool_copy(variants[i])
-				: tool_format("%s/%s", label, variants[i]);
+		name = !all    ? tool_copy(label)
+		       : alone ? tool_copy(variants[i])
+			       : tool_format("%s/%s", label, variants[i]);
 		add_run(b, name, allocator, policy)->variant = i;
 	}
 	free(label);
@@ -174,23 +174,22 @@ static void plan_allocator(struct bench *b, const struct allocator *allocator, b
 }
 
 /* Says what is not installed. Such an allocator is left out, since the others can still be measured. */
-static bool usable(struct bench *b, const struct allocator *allocator)
+static bool usable(const struct allocator *allocator)
 {
 	if (bench_spawn_probe(allocator))
 		return true;
 	if (allocator->package)
-		tool_error("%s is not installed (%s, Debian package %s): left out",
-			   allocator->name, allocator->library, allocator->package);
+		tool_error("%s is not installed (%s, Debian package %s): left out", allocator->name,
+			   allocator->library, allocator->package);
 	else
 		tool_error("%s cannot be preloaded, or does not define malloc and free: left out",
 			   allocator->name);
-	b->skipped++;
 	return false;
 }
 
-static const struct allocator *find_allocator(const struct bench *b, const char *name)
+static struct allocator *find_allocator(const struct workload *workload, const char *name)
 {
-	const struct allocator *allocator = allocator_find(name);
+	struct allocator *allocator = allocator_find(name);
 	char *list;
 
 	if (!allocator) {
@@ -201,39 +200,46 @@ static const struct allocator *find_allocator(const struct bench *b, const char 
 		free(list);
 		return NULL;
 	}
-	if (allocator->family == &wl_family_batch && !(b->options->workload->flags & WL_RCU)) {
+	if (allocator->family == &wl_family_batch && !(workload->flags & WL_RCU)) {
 		tool_error("allocator '%s' has no meaning for the workload '%s', which defers no "
 			   "frees",
-			   name, b->options->workload->name);
+			   name, workload->name);
+		allocator_free(allocator);
 		return NULL;
 	}
 	return allocator;
 }
 
+/* Finds all that are named before anything is started. */
+static int find_allocators(struct bench *b, const char *names)
+{
+	for (;;) {
+		size_t length = strcspn(names, ",");
+		char *name = tool_format("%.*s", (int)length, names);
+		struct allocator *allocator = find_allocator(b->options->workload, name);
+
+		free(name);
+		if (!allocator)
+			return -1;
+		b->allocators = tool_grow(b->allocators, b->allocators_count + 1,
+					  sizeof(*b->allocators));
+		b->allocators[b->allocators_count++] = allocator;
+		if (!names[length])
+			return 0;
+		names += length + 1;
+	}
+}
+
 int bench_plan(struct bench *b)
 {
 	const char *asked = b->options->allocators ? b->options->allocators : "uslub";
-	bool alone = !strchr(asked, ',');
-	const struct allocator **found = NULL;
-	unsigned n = 0;
 
-	/* All names are checked before anything is started. */
-	for (const char *rest = asked; rest; rest = strchr(rest, ',')) {
-		char *name;
-
-		rest += rest != asked;
-		name = tool_format("%.*s", (int)strcspn(rest, ","), rest);
-		found = tool_grow(found, n + 1, sizeof(*found));
-		found[n] = find_allocator(b, name);
-		free(name);
-		if (!found[n++])
-			return TOOL_EXIT_USAGE;
+	if (find_allocators(b, asked))
+		return TOOL_EXIT_USAGE;
+	for (unsigned i = 0; i < b->allocators_count; i++) {
+		if (usable(b->allocators[i]))
+			plan_allocator(b, b->allocators[i], b->allocators_count == 1);
 	}
-	for (unsigned i = 0; i < n; i++) {
-		if (usable(b, found[i]))
-			plan_allocator(b, found[i], alone);
-	}
-	free(found);
 	if (b->runs_count)
 		return 0;
 	tool_error("nothing is left to measure");

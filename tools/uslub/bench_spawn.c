@@ -76,9 +76,9 @@ static struct strings environment(const struct allocator *allocator)
 			add(&result, tool_copy(*entry));
 	}
 	if (allocator->preload)
-		add(&result, tool_format(PRELOAD "%s%s%s", allocator->library,
-					 preloaded && *preloaded ? ":" : "",
-					 preloaded ? preloaded : ""));
+		add(&result,
+		    tool_format(PRELOAD "%s%s%s", allocator->library,
+				preloaded && *preloaded ? ":" : "", preloaded ? preloaded : ""));
 	return result;
 }
 
@@ -151,7 +151,8 @@ static int wait_for(pid_t pid)
 }
 
 /*
- * bench_spawn_probe - whether an allocator can be had: starts a process with it that looks for itself
+ * bench_spawn_probe - whether an allocator can be had: starts a process with it that looks for
+ * itself
  */
 bool bench_spawn_probe(const struct allocator *allocator)
 {

@@ -66,6 +66,64 @@ static char *heading(const struct text *t, unsigned i)
 	return t->letters ? letter(i) : tool_copy(t->b->runs[i].label);
 }
 
+/* ---- What the reader must know ---- */
+
+static void print_notes(const struct bench *b, FILE *out)
+{
+	for (unsigned i = 0; i < b->runs_count; i++) {
+		const struct bench_run *run = &b->runs[i];
+		unsigned noted = 0;
+		const char *note = NULL;
+
+		for (unsigned k = 0; k < b->options->repeat; k++) {
+			if (!run->results[k].note)
+				continue;
+			note = run->results[k].note;
+			noted++;
+		}
+		if (noted)
+			fprintf(out, "%s: %s (%u of %u rounds)\n", run->label, note, noted,
+				b->options->repeat);
+	}
+}
+
+static void print_failed_checks(FILE *out, const struct bench_row *rows, unsigned rows_count,
+				unsigned n, const char *red, const char *plain)
+{
+	for (unsigned i = 0; i < rows_count; i++) {
+		for (unsigned k = 0; k < n; k++) {
+			const char *verdict = rows[i].cells[k].verdict;
+
+			if (verdict && !strcmp(verdict, "FAIL"))
+				fprintf(out, "%sFAIL%s %s\n", red, plain, rows[i].name);
+		}
+	}
+}
+
+static void print_failures(const struct bench *b, FILE *out, const char *red, const char *plain)
+{
+	struct bench_row *rows;
+	struct bench_result total;
+	bool failed;
+	unsigned rows_count = bench_rows(b, &rows, &failed), n = 0;
+
+	for (unsigned i = 0; i < b->runs_count; i++) {
+		n += bench_has_values(b, &b->runs[i]);
+		bench_total(b, &b->runs[i], &total);
+		if (total.bad_reads)
+			fprintf(out, "%sFAIL%s %s: readers saw %.0f objects reused too early\n",
+				red, plain, b->runs[i].label, (double)total.bad_reads);
+	}
+	print_failed_checks(out, rows, rows_count, n, red, plain);
+	bench_rows_free(rows, rows_count);
+}
+
+void bench_warnings(const struct bench *b, FILE *out)
+{
+	print_notes(b, out);
+	print_failures(b, out, "", "");
+}
+
 /* ---- What was run ---- */
 
 static char *duration(const struct bench_options *o)
@@ -97,25 +155,6 @@ static void print_title(const struct text *t)
 		fprintf(t->out, "interrupted: this is what was measured until then\n");
 }
 
-static void print_notes(const struct text *t)
-{
-	for (unsigned i = 0; i < t->b->runs_count; i++) {
-		const struct bench_run *run = &t->b->runs[i];
-		unsigned noted = 0;
-		const char *note = NULL;
-
-		for (unsigned k = 0; k < t->b->options->repeat; k++) {
-			if (!run->results[k].note)
-				continue;
-			note = run->results[k].note;
-			noted++;
-		}
-		if (noted)
-			fprintf(t->out, "%s: %s (%u of %u rounds)\n", run->label, note, noted,
-				t->b->options->repeat);
-	}
-}
-
 /* ---- Throughput ---- */
 
 static char *percent_change(double before, double after)
@@ -144,8 +183,7 @@ static void print_round_changes(const struct text *t, const struct bench_run *on
 	if (n > 1)
 		fprintf(t->out, "round by round: %+.1f%% to %+.1f%%; best against best: %+.1f%%\n",
 			100 * (least - 1), 100 * (most - 1),
-			100 * (bench_throughput(t->b, other).max /
-				       bench_throughput(t->b, one).max -
+			100 * (bench_throughput(t->b, other).max / bench_throughput(t->b, one).max -
 			       1));
 }
 
@@ -382,27 +420,6 @@ static void print_block(const struct text *t, const struct block *block,
 	table_free(table);
 }
 
-static void print_failures(const struct text *t, const struct bench_row *rows, unsigned rows_count,
-			   unsigned n)
-{
-	for (unsigned i = 0; i < rows_count; i++) {
-		for (unsigned k = 0; k < n; k++) {
-			const char *verdict = rows[i].cells[k].verdict;
-
-			if (verdict && !strcmp(verdict, "FAIL"))
-				fprintf(t->out, "%sFAIL%s %s\n", t->red, t->plain, rows[i].name);
-		}
-	}
-	for (unsigned i = 0; i < t->b->runs_count; i++) {
-		struct bench_result total;
-
-		bench_total(t->b, &t->b->runs[i], &total);
-		if (total.bad_reads)
-			fprintf(t->out, "%sFAIL%s %s: readers saw %.0f objects reused too early\n",
-				t->red, t->plain, t->b->runs[i].label, (double)total.bad_reads);
-	}
-}
-
 static void print_statistics(const struct text *t)
 {
 	static const struct block blocks[] = {
@@ -426,15 +443,11 @@ static void print_statistics(const struct text *t)
 		t->b->options->workload->cache, rounds, rounds == 1 ? "" : "s",
 		(unsigned)total.instants);
 	for (unsigned i = 0; i < TOOL_COUNT(blocks); i++) {
-		if (blocks[i].section == BENCH_CHECKS &&
-		    t->b->options->workload->id != WL_mmap1)
+		if (blocks[i].section == BENCH_CHECKS && t->b->options->workload->id != WL_mmap1)
 			continue;
 		print_block(t, &blocks[i], rows, rows_count, n);
 	}
-	print_failures(t, rows, rows_count, n);
-	for (unsigned i = 0; i < rows_count; i++)
-		free(rows[i].cells);
-	free(rows);
+	bench_rows_free(rows, rows_count);
 }
 
 /*
@@ -464,7 +477,7 @@ void bench_text(const struct bench *b, FILE *out, unsigned width, bool colour)
 	for (unsigned i = 0; i < b->runs_count; i++)
 		t.letters |= strlen(b->runs[i].label) > LABEL_WIDTH;
 	print_title(&t);
-	print_notes(&t);
+	print_notes(b, out);
 	if (!shown_count(&t))
 		return;
 	if (b->before_after)
@@ -475,4 +488,5 @@ void bench_text(const struct bench *b, FILE *out, unsigned width, bool colour)
 		print_scaling(&t);
 	else if (all_have_values(&t))
 		print_statistics(&t);
+	print_failures(b, out, t.red, t.plain);
 }

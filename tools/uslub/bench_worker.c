@@ -16,10 +16,12 @@
  *    reclaimer has nothing to do; `growth` is what became of the objects outside slabs meanwhile.
  * 5. Memory is read before the threads free what they hold.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -71,10 +73,11 @@ struct worker_thread {
  * @finished: threads that have ended the phase
  * @quota: operations of each thread in the phase
  * @ns_per_op: of one thread at the given rate, or 0
+ * @memory_limit: resident bytes at which the phase ends
  */
 struct worker {
 	const struct bench_options *options;
-	const struct allocator *allocator;
+	struct allocator *allocator;
 	const struct wl_code *code;
 	struct wl_params params;
 	struct heap heap;
@@ -89,6 +92,7 @@ struct worker {
 	uint64_t quota;
 	double ns_per_op;
 	uint64_t chunk;
+	uint64_t memory_limit;
 	bool steady;
 	int statm;
 	const char *note;
@@ -263,7 +267,7 @@ static bool must_stop(struct worker *w)
 {
 	if (interrupted || __atomic_load_n(&w->failed, __ATOMIC_RELAXED))
 		return true;
-	if (resident_bytes(w) <= w->options->memory_limit)
+	if (resident_bytes(w) <= w->memory_limit)
 		return false;
 	w->note = "ended early: it reached the memory limit";
 	return true;
@@ -342,44 +346,61 @@ static void read_stats(const struct worker *w, uint64_t values[])
 		uslub_cache_stat(w->heap.cache, (enum uslub_stat)i, &values[i]);
 }
 
-/* Changes whenever the reclaimer has done something. */
-static uint64_t reclaimer_progress(const struct worker *w)
+/* Whether the thread that @stat tells about, a file of proc(5), is asleep. */
+static bool is_asleep(const char *stat)
 {
-	static const enum uslub_stat moved[] = {
-		USLUB_STAT_rcu_pending,	  USLUB_STAT_sheaf_flush, USLUB_STAT_barn_put,
-		USLUB_STAT_barn_put_fail, USLUB_STAT_free_slowpath,
-	};
-	uint64_t sum = 0;
+	FILE *file = fopen(stat, "re");
+	char state = '?';
+	bool known;
 
-	for (unsigned i = 0; i < TOOL_COUNT(moved); i++) {
-		uint64_t value = 0;
+	/* A thread that has ended does nothing either. */
+	if (!file)
+		return true;
+	known = fscanf(file, "%*d (%*[^)]) %c", &state) == 1;
+	fclose(file);
+	return known && state == 'S';
+}
 
-		uslub_cache_stat(w->heap.cache, moved[i], &value);
-		/* Weighted, so that an object that goes from one to another is seen. */
-		sum += value * (2 * i + 1);
+/* Whether nothing in the process runs but this thread: no workload, no reclaimer of the library. */
+static bool all_others_asleep(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	bool asleep = true;
+	struct dirent *task;
+
+	while (tasks && asleep && (task = readdir(tasks))) {
+		char *stat;
+
+		if (task->d_name[0] == '.' || atoi(task->d_name) == getpid())
+			continue;
+		stat = tool_format("/proc/self/task/%s/stat", task->d_name);
+		asleep = is_asleep(stat);
+		free(stat);
 	}
-	return sum;
+	if (tasks)
+		closedir(tasks);
+	return asleep;
 }
 
 /*
- * Waits until the objects whose grace period is over have arrived: until nothing has moved for a
- * while. Objects in RCU sheaves that are not full stay where they are: to fetch them is to change
- * what is measured.
+ * Waits until objects whose grace period is over have arrived: until no batch waits and all threads
+ * sleep, twice in a row. A counter that stands still would not do, since a thread that is kept
+ * waiting for a CPU stands still in the middle of its work. Objects in RCU sheaves that are not
+ * full stay where they are: to fetch them is to change what is measured.
  */
 static void quiesce(const struct worker *w)
 {
-	uint64_t last, now;
-	unsigned still = 0;
+	unsigned quiet = 0;
 
 	if (!w->steady)
 		return;
 	urcu_memb_synchronize_rcu();
-	last = reclaimer_progress(w);
-	for (unsigned i = 0; i < 400 && still < 3; i++) {
-		pause_ns(NS_PER_SECOND / 2000);
-		now = reclaimer_progress(w);
-		still = now == last ? still + 1 : 0;
-		last = now;
+	for (unsigned i = 0; i < 1000 && quiet < 2; i++) {
+		uint64_t oldest = 0;
+
+		pause_ns(NS_PER_SECOND / 4000);
+		uslub_cache_stat(w->heap.cache, USLUB_STAT_rcu_oldest_ns, &oldest);
+		quiet = !oldest && all_others_asleep() ? quiet + 1 : 0;
 	}
 }
 
@@ -416,19 +437,20 @@ static double reading(const struct readings *r, enum uslub_stat which)
 
 /* ---- The run ---- */
 
-/* Warms up for a fifth of the time or a tenth of the operations: caches, sheaves, grace periods. */
+/*
+ * Warms up for a fifth of the time or a tenth of the operations: caches, sheaves, grace periods. What
+ * grows without bounds may take a quarter of the memory here, so that enough is left to measure.
+ */
 static void warm_up(struct worker *w)
 {
 	double seconds = w->options->seconds / 5;
 
-	if (w->options->ops) {
+	w->memory_limit = w->options->memory_limit / 4;
+	if (w->options->ops)
 		run_phase(w, PHASE_RUN, 0, (w->options->ops + 9) / 10);
-		return;
-	}
-	if (seconds < 0.02)
-		seconds = 0.02;
-	run_phase(w, PHASE_RUN, seconds < 1 ? seconds : 1, UINT64_MAX);
-	/* What the limit ended early here says nothing about the measurement. */
+	else
+		run_phase(w, PHASE_RUN, fmin(fmax(seconds, 0.02), 1), UINT64_MAX);
+	w->memory_limit = w->options->memory_limit;
 	w->note = NULL;
 }
 
@@ -461,20 +483,30 @@ static void measure(struct worker *w, struct readings *r, struct bench_result *r
 	result->ns += tool_now_ns() - before;
 }
 
+/* CPU numbers may be sparse and large, so the set is made to measure. */
+static void pin(pthread_attr_t *attributes, int cpu)
+{
+	size_t size = CPU_ALLOC_SIZE(cpu + 1);
+	cpu_set_t *set = CPU_ALLOC(cpu + 1);
+
+	if (!set)
+		return;
+	CPU_ZERO_S(size, set);
+	CPU_SET_S((size_t)cpu, size, set);
+	pthread_attr_setaffinity_np(attributes, size, set);
+	CPU_FREE(set);
+}
+
 static int start_threads(struct worker *w)
 {
 	for (unsigned i = 0; i < w->threads_count; i++) {
 		struct worker_thread *t = &w->threads[i];
 		pthread_attr_t attributes;
-		cpu_set_t set;
 		int error;
 
 		pthread_attr_init(&attributes);
-		if (t->cpu >= 0) {
-			CPU_ZERO(&set);
-			CPU_SET((unsigned)t->cpu, &set);
-			pthread_attr_setaffinity_np(&attributes, sizeof(set), &set);
-		}
+		if (t->cpu >= 0)
+			pin(&attributes, t->cpu);
 		error = pthread_create(&t->pthread, &attributes, thread_main, t);
 		pthread_attr_destroy(&attributes);
 		if (error) {
@@ -620,6 +652,7 @@ static int open_heap(struct worker *w)
 
 	if (set_params(w))
 		return -1;
+	w->memory_limit = w->options->memory_limit;
 	w->steady = (w->params.workload->flags & WL_STEADY) &&
 		    w->allocator->family == &wl_family_uslub;
 	w->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -671,9 +704,9 @@ static json_t *encode_policy(const struct uslub_policy *policy)
 	json_t *object = json_object();
 
 	for (unsigned i = 0; i < policy_count; i++)
-		json_object_set_new(object, policy_entries[i].name,
-				    json_integer((json_int_t)policy_get(&policy_entries[i],
-									policy)));
+		json_object_set_new(
+			object, policy_entries[i].name,
+			json_integer((json_int_t)policy_get(&policy_entries[i], policy)));
 	return object;
 }
 
@@ -745,12 +778,24 @@ static int run(struct worker *w)
 	return write_result(encode(w, &readings, &result)) ? TOOL_EXIT_USAGE : 0;
 }
 
+/* Runs when malloc is the one to be measured; with --probe that is all that was asked. */
+static int run_in_force(struct worker *w)
+{
+	const char *found = NULL;
+
+	if (allocator_in_force(w->allocator, &found))
+		return w->options->probe ? 0 : run(w);
+	if (!w->options->probe)
+		tool_error("malloc is not that of %s but comes from %s", w->allocator->name, found);
+	return TOOL_EXIT_NO;
+}
+
 int command_bench_worker(int argc, char **argv)
 {
 	struct sigaction action = { .sa_handler = on_interrupt };
 	struct bench_options options;
 	struct worker *w;
-	const char *found = NULL;
+	int status = TOOL_EXIT_USAGE;
 
 	/* Without its parent nobody waits for the result. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -759,16 +804,13 @@ int command_bench_worker(int argc, char **argv)
 	bench_parse(argc, argv, &options);
 	w = wl_map(sizeof(*w));
 	if (!w)
-		return TOOL_EXIT_USAGE;
+		return status;
 	w->options = &options;
 	w->allocator = allocator_find(options.allocators ? options.allocators : "uslub");
-	if (!w->allocator)
-		return TOOL_EXIT_USAGE;
-	if (!allocator_in_force(w->allocator, &found)) {
-		if (!options.probe)
-			tool_error("malloc is not that of %s but comes from %s", w->allocator->name,
-				   found);
-		return TOOL_EXIT_NO;
-	}
-	return options.probe ? 0 : run(w);
+	if (w->allocator)
+		status = run_in_force(w);
+	allocator_free(w->allocator);
+	free(options.matrix);
+	wl_unmap(w, sizeof(*w));
+	return status;
 }

@@ -70,9 +70,9 @@ static unsigned sum(const unsigned widths[], unsigned n)
 }
 
 /*
- * Finds the width of each column; one that is left out gets 0. Returns whether it had to narrow. Where
- * there is room an exceptionally long cell of the last column does not push all others to the right, but
- * stands out.
+ * Finds the width of each column; one that is left out gets 0. Returns whether it had to narrow.
+ * Where there is room an exceptionally long cell of the last column does not push all others to the
+ * right, but stands out.
  */
 static bool lay_out(const struct table *t, unsigned width, unsigned widths[])
 {

@@ -83,14 +83,18 @@ unsigned tool_width(FILE *file)
 	return 0;
 }
 
+bool tool_terminal(FILE *file)
+{
+	const char *terminal = getenv("TERM");
+
+	return isatty(fileno(file)) && terminal && strcmp(terminal, "dumb");
+}
+
 bool tool_colour(FILE *file)
 {
 	const char *no_colour = getenv("NO_COLOR");
-	const char *terminal = getenv("TERM");
 
-	if (no_colour && *no_colour)
-		return false;
-	return isatty(fileno(file)) && terminal && strcmp(terminal, "dumb");
+	return !(no_colour && *no_colour) && tool_terminal(file);
 }
 
 int tool_print_out(const char *text, size_t size)

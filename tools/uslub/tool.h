@@ -52,8 +52,10 @@ uint64_t tool_now_ns(void);
 unsigned tool_width(FILE *file);
 
 /*
- * tool_colour - whether colours are welcome on @file: a terminal that has them, and no NO_COLOR
+ * tool_terminal - whether @file is a terminal that understands control sequences
+ * tool_colour - whether it is one and colours are welcome, which NO_COLOR says they are not
  */
+bool tool_terminal(FILE *file);
 bool tool_colour(FILE *file);
 
 /*

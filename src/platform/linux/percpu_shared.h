@@ -2,6 +2,10 @@
 /*
  * The sequences by compare-exchange: close the slot (who = 1), work, open it again. A slot found closed
  * is AGAIN: its holder may be another thread, or this thread itself under a signal handler.
+ *
+ * Closing leaves avail and room in the word, unlike a remote close: nobody reads them without having
+ * closed the slot, and in the child of a fork, where the holder is gone, they are what it takes to open
+ * the slot again. Everything a holder does before it opens is such that the old word is still right.
  */
 #ifndef USLUB_LINUX_PERCPU_SHARED_H
 #define USLUB_LINUX_PERCPU_SHARED_H
@@ -12,12 +16,19 @@
 static inline bool shared_close(struct percpu_slot *slot, uint64_t *w)
 {
 	*w = plat_load_acquire(&slot->word);
-	return !(*w & WORD_WHO) && plat_cas(&slot->word, w, word_with(*w, 0, 0) | WORD_WHO_LOCAL);
+	if (*w & WORD_WHO)
+		return false;
+	plat_thread_enter(slot);
+	if (plat_cas(&slot->word, w, *w | WORD_WHO_LOCAL))
+		return true;
+	plat_thread_leave(slot);
+	return false;
 }
 
 static inline void shared_open(struct percpu_slot *slot, uint64_t w)
 {
 	plat_store_release(&slot->word, w);
+	plat_thread_leave(slot);
 }
 
 static inline enum seq_result shared_pop_n(struct percpu_slot *slot, unsigned n, void **objects,
@@ -27,8 +38,9 @@ static inline enum seq_result shared_pop_n(struct percpu_slot *slot, unsigned n,
 	uint64_t w;
 	unsigned k;
 
-	if (!word_avail(plat_load(&slot->word)))
-		return plat_load(&slot->word) & WORD_WHO ? SEQ_AGAIN : SEQ_EMPTY;
+	w = plat_load(&slot->word);
+	if (!word_avail(w) && !(w & WORD_WHO))
+		return SEQ_EMPTY;
 	if (!shared_close(slot, &w))
 		return SEQ_AGAIN;
 	main = slot->sheaf[word_which(w)];
@@ -47,8 +59,9 @@ static inline enum seq_result shared_push_n(struct percpu_slot *slot, unsigned n
 	uint64_t w;
 	unsigned k;
 
-	if (!word_room(plat_load(&slot->word)))
-		return plat_load(&slot->word) & WORD_WHO ? SEQ_AGAIN : SEQ_EMPTY;
+	w = plat_load(&slot->word);
+	if (!word_room(w) && !(w & WORD_WHO))
+		return SEQ_EMPTY;
 	if (!shared_close(slot, &w))
 		return SEQ_AGAIN;
 	main = slot->sheaf[word_which(w)];

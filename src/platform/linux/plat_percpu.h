@@ -20,6 +20,30 @@ hidden extern uint32_t plat_seq_limit;	  /* CPUs served by sequences; 0 without 
 
 hidden unsigned plat_slot_shared(void);
 
+/*
+ * What the thread is in the middle of, in case that a signal handler forks: a place (any address) that it
+ * will set right itself when the handler returns, in the child as well. One at a time; a handler's own
+ * places, entered on top, are left before it returns.
+ */
+extern __thread void *plat_thread_place __attribute__((tls_model("initial-exec"))) hidden;
+
+static inline void plat_thread_enter(void *place)
+{
+	if (!plat_thread_place)
+		plat_thread_place = place;
+}
+
+static inline void plat_thread_leave(void *place)
+{
+	if (plat_thread_place == place)
+		plat_thread_place = NULL;
+}
+
+static inline bool plat_thread_in(const void *place)
+{
+	return plat_thread_place == place;
+}
+
 #if defined(__x86_64__)
 #include "percpu_x86_64.h"
 #elif defined(__aarch64__)

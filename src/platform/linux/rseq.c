@@ -26,6 +26,7 @@ enum { sequences_visible = !__has_feature(thread_sanitizer) };
 enum { sequences_visible = 1 };
 #endif
 
+__thread void *plat_thread_place;
 ptrdiff_t plat_rseq_offset;
 uint32_t plat_seq_limit;
 

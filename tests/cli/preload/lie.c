@@ -6,8 +6,8 @@
 int uslub_cache_stat(const struct uslub_cache *c, enum uslub_stat which, uint64_t *value)
 {
 	static uint64_t lies;
-	int (*real)(const struct uslub_cache *, enum uslub_stat, uint64_t *) =
-		dlsym(RTLD_NEXT, "uslub_cache_stat");
+	int (*real)(const struct uslub_cache *, enum uslub_stat,
+		    uint64_t *) = dlsym(RTLD_NEXT, "uslub_cache_stat");
 	int error = real(c, which, value);
 
 	if (which == USLUB_STAT_objects)
