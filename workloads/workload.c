@@ -26,9 +26,10 @@ static const char *const reserve_variants[] = {
 
 /* In the order of enum wl_id, since both come from the list. */
 const struct workload wl_workloads[WL_COUNT] = {
-#define WORKLOAD(name, unit, cache, size, min_size, align, capacity, chunk, flags, variants, help) \
-	{ WL_##name, #name, unit,  cache,    size, min_size,	      align,                       \
-	  capacity,  chunk, flags, variants, help, name##_slots_entry },
+#define WORKLOAD(name, unit, cache, size, min_size, align, capacity, slab_objects, chunk, flags,   \
+		 variants, help)                                                                   \
+	{ WL_##name, #name,	   unit,  cache, size,	   min_size, align,                        \
+	  capacity,  slab_objects, chunk, flags, variants, help,     name##_slots_entry },
 #include "workloads.def"
 #undef WORKLOAD
 };

@@ -81,6 +81,7 @@ struct workload {
 	size_t min_size;
 	size_t align;
 	unsigned capacity;
+	unsigned slab_objects;
 	unsigned chunk;
 	unsigned flags;
 	const char *const *variants; /* ends with NULL; or is NULL */

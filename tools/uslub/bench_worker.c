@@ -624,6 +624,8 @@ static int set_params(struct worker *w)
 		free(message);
 		return -1;
 	}
+	if (!p->policy.slab_min_objects)
+		p->policy.slab_min_objects = o->workload->slab_objects;
 	return 0;
 }
 
