@@ -66,7 +66,8 @@ static const struct alloc_ops ring_ops = {
 
 #define FLOOR_INSTANCE(name, flags)                                                                \
 	WL_INSTANCE(name, floor, ((flags)&WL_PAIRS) ? &ring_ops : &stack_ops)
-#define WORKLOAD(name, unit, cache, size, min_size, align, capacity, chunk, flags, ...)            \
+#define WORKLOAD(name, unit, cache, size, min_size, align, capacity, slab_objects, chunk, flags,   \
+		 ...)                                                                              \
 	FLOOR_INSTANCE(name, flags)
 #include "workloads.def"
 #undef WORKLOAD
