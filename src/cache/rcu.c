@@ -13,10 +13,11 @@
  *
  * 2. Domains and reclaimers
  *    One domain per liburcu flavor in use, for ever. Its reclaimer is a thread, started with the first
- *    thing queued, that loops: take everything queued, wait for one grace period, dispose of it. It never
- *    sleeps while there is work and is not woken while there is none. It is no reader, so it need not be
- *    registered with any flavor. call_rcu is not used: its worker sleeps 10 ms for each batch, and its
- *    fork handlers could deadlock with ours.
+ *    thing queued, that goes round: take everything queued, wait for one grace period, dispose of it.
+ *    It is not woken while there is no work. Between rounds it lets work gather for PACE_NS, unless
+ *    somebody waits or some MiB are queued: a round for every sheaf costs a context switch and a
+ *    membarrier for every sheaf. It is no reader, so it need not be registered with any flavor. call_rcu
+ *    is not used: its worker sleeps 10 ms for each batch, and its fork handlers could deadlock with ours.
  *
  * 3. The queue
  *    is lock-free: pushes by compare-exchange, one stack per node; the reclaimer exchanges each for NULL.
@@ -35,10 +36,11 @@
  *
  * 5. Memory
  *    free_rcu never waits for a grace period, for its caller may be a reader, or hold a lock that a
- *    reader waits for. But it can work: when more than ASSIST_PART of the cache's rcu-limit is queued, a
- *    caller that queues a sheaf disposes of two whose grace period is over, if there are any, so that
- *    one reclaimer keeps up with any number of CPUs. Past the whole limit that is counted, and the
- *    caller lets others run once. If even blocks run out with all
+ *    reader waits for. But it can work: when more than 1/HASTE_PART of the cache's rcu-limit is queued,
+ *    a caller that queues a sheaf calls for the reclaimer and disposes of two sheaves whose grace period
+ *    is over, if there are any, so that one reclaimer keeps up with any number of CPUs. From
+ *    1/YIELD_PART on, if there are none, it lets the reclaimer run. Past the whole limit that is
+ *    counted. If even blocks run out with all
  *    memory, a caller that is no reader waits for a grace period itself; a reader's object is leaked,
  *    with a message: the alternatives are a deadlock and a use after free.
  */
@@ -48,8 +50,16 @@
 #define NODE_NO_BARN   UINT32_MAX /* in sheaf->node: flush, do not put into a barn */
 #define RESERVE_BLOCKS 16
 #define FORK_WAIT_NS   1000000000ull
-#define ASSIST_PART    32 /* of rcu-limit: 2 MiB by default */
+#define PACE_NS	       1000000
+#define HASTE_PART     32 /* of rcu-limit: 2 MiB by default */
+#define YIELD_PART     8
 #define ASSIST_SHEAVES 2
+
+enum awake {
+	ASLEEP, /* nothing to do */
+	AWAKE,
+	PACING, /* asleep for PACE_NS at most; only for haste is it woken */
+};
 
 /* A page of pointers to deferred objects. */
 struct block {
@@ -65,7 +75,9 @@ struct rcu_domain {
 	} cacheline queue[PLAT_MAX_NODES];
 	struct slab *slabs; /* atomic: of type-safe caches, waiting for a grace period */
 
-	uint32_t awake cacheline; /* atomic, futex: 1 while the reclaimer works */
+	uint32_t awake cacheline; /* atomic, futex: enum awake */
+	uint32_t haste;		  /* atomic: do not pace the next round */
+	uint32_t waiters;	  /* atomic: threads in rcu_wait() */
 	uint32_t started;	  /* atomic: 1 while there is a reclaimer */
 	uint64_t asked;		  /* atomic */
 	uint64_t done;		  /* atomic */
@@ -313,16 +325,17 @@ static void dispose_batch(struct rcu_domain *d)
 static void assist(struct uslub_cache *c, uint64_t queued)
 {
 	uint64_t bytes = queued * c->class.size;
+	unsigned disposed = 0;
 
-	if (likely(bytes < c->rcu_limit / ASSIST_PART))
+	if (likely(bytes < c->rcu_limit / HASTE_PART))
 		return;
 	if (bytes > c->rcu_limit)
 		count(counters(c), CTR_rcu_hurried);
-	for (unsigned i = 0; i < ASSIST_SHEAVES; i++)
-		if (!plat_load(&c->domain->matured) || !dispose_one_sheaf(c->domain)) {
-			plat_yield();
-			break;
-		}
+	while (disposed < ASSIST_SHEAVES && plat_load(&c->domain->matured) &&
+	       dispose_one_sheaf(c->domain))
+		disposed++;
+	if (!disposed && bytes > c->rcu_limit / YIELD_PART)
+		plat_yield();
 }
 
 static struct block *take_blocks(struct rcu_domain *d)
@@ -384,7 +397,9 @@ static bool reclaim_round(struct rcu_domain *d)
 	plat_store(&d->batch_since, 0);
 	plat_store_release(&d->done, asked);
 	plat_fetch_add(&d->done_futex, 1);
-	plat_wake(&d->done_futex);
+	plat_fence();
+	if (plat_load(&d->waiters))
+		plat_wake(&d->done_futex);
 	return any;
 }
 
@@ -399,20 +414,34 @@ static bool work_waits(struct rcu_domain *d)
 	return false;
 }
 
+static bool hasty(struct rcu_domain *d)
+{
+	return plat_load(&d->haste) || plat_load(&d->asked) != plat_load(&d->done);
+}
+
+/* Announces a sleep, then looks again: a push either sees the announcement or is seen. */
+static void sleep_unless(struct rcu_domain *d, enum awake how, bool (*reason)(struct rcu_domain *))
+{
+	plat_store(&d->awake, how);
+	plat_fence();
+	if (!reason(d))
+		plat_wait(&d->awake, how, how == PACING ? PACE_NS : 0);
+	plat_store(&d->awake, AWAKE);
+}
+
 static void *reclaimer(void *arg)
 {
 	struct rcu_domain *d = arg;
 
 	for (;;) {
-		if (reclaim_round(d))
+		if (!work_waits(d)) {
+			sleep_unless(d, ASLEEP, work_waits);
 			continue;
-		/* Announce the sleep, then look again: a push either sees it or is seen. */
-		plat_store(&d->awake, 0);
-		plat_fence();
-		if (work_waits(d))
-			plat_store(&d->awake, 1);
-		else
-			plat_wait(&d->awake, 0, 0);
+		}
+		if (!hasty(d))
+			sleep_unless(d, PACING, hasty);
+		plat_store(&d->haste, 0);
+		reclaim_round(d);
 	}
 	return NULL;
 }
@@ -421,21 +450,24 @@ static void *reclaimer(void *arg)
  * Something has been queued: see that somebody comes for it. `started` is the right to run rounds: the
  * reclaimer has it for ever, a waiter for one round where no thread can be had.
  */
-static void wake_reclaimer(struct rcu_domain *d)
+static void wake_reclaimer(struct rcu_domain *d, bool haste)
 {
-	uint32_t no = 0;
+	uint32_t no = 0, awake;
 
+	if (haste && !plat_load(&d->haste))
+		plat_store(&d->haste, 1);
 	plat_fence();
-	if (likely(plat_load(&d->awake)))
+	awake = plat_load(&d->awake);
+	if (likely(awake == AWAKE || (awake == PACING && !haste)))
 		return;
-	plat_store(&d->awake, 1);
+	plat_store(&d->awake, AWAKE);
 	if (plat_load(&d->started) || !plat_cas(&d->started, &no, 1)) {
 		plat_wake(&d->awake);
 		return;
 	}
 	if (plat_thread_start(reclaimer, d)) {
 		/* Things stay queued; the next push tries again, a waiter helps himself. */
-		plat_store(&d->awake, 0);
+		plat_store(&d->awake, ASLEEP);
 		plat_store_release(&d->started, 0);
 	}
 }
@@ -447,7 +479,7 @@ static void help(struct rcu_domain *d)
 	if (plat_load(&d->started) || !plat_cas(&d->started, &no, 1))
 		return;
 	reclaim_round(d);
-	plat_store(&d->awake, 0);
+	plat_store(&d->awake, ASLEEP);
 	plat_store_release(&d->started, 0);
 }
 
@@ -458,15 +490,17 @@ void rcu_wait(struct rcu_domain *d)
 	bool online = plat_rcu_wait_begin(d->flavor);
 	uint32_t seen;
 
+	plat_fetch_add(&d->waiters, 1);
 	for (;;) {
 		seen = plat_load_acquire(&d->done_futex);
 		if (plat_load_acquire(&d->done) >= number)
 			break;
-		wake_reclaimer(d);
+		wake_reclaimer(d, true);
 		help(d);
 		if (plat_load_acquire(&d->done) < number)
 			plat_wait(&d->done_futex, seen, 10000000);
 	}
+	plat_fetch_sub(&d->waiters, 1);
 	plat_rcu_wait_end(d->flavor, online);
 }
 
@@ -534,7 +568,8 @@ void rcu_child(void)
 			d->slabs = slab;
 		}
 		d->started = 0;
-		d->awake = 0;
+		d->awake = ASLEEP;
+		d->waiters = 0;
 		d->matured = false;
 		d->assisting = 0;
 	}
@@ -561,7 +596,7 @@ uint64_t rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_b
 	s->next = plat_load(&d->queue[node].sheaves);
 	while (!plat_cas(&d->queue[node].sheaves, &s->next, s))
 		;
-	wake_reclaimer(d);
+	wake_reclaimer(d, queued * c->class.size > c->rcu_limit / HASTE_PART);
 	return queued;
 }
 
@@ -571,7 +606,7 @@ void rcu_queue_slab(struct rcu_domain *d, struct slab *slab)
 	slab->next = plat_load(&d->slabs);
 	while (!plat_cas(&d->slabs, &slab->next, slab))
 		;
-	wake_reclaimer(d);
+	wake_reclaimer(d, false);
 }
 
 /* The batch path: one pointer into the current block. False: no memory at all. */
@@ -614,7 +649,8 @@ static void batch_object(struct uslub_cache *c, void *object)
 	plat_fetch_add(&c->rcu_queued, 1);
 	note_time(d);
 	if (likely(queue_pointer(d, object))) {
-		wake_reclaimer(d);
+		wake_reclaimer(d, plat_load(&c->rcu_queued) * c->class.size >
+					  c->rcu_limit / HASTE_PART);
 		return;
 	}
 	if (plat_rcu_reader(d->flavor)) {

@@ -97,6 +97,10 @@ static struct pcs slots[NCPU] __attribute__((aligned(CACHE_LINE)));
 static struct pcs *slots_base = slots;
 static uint64_t counters[NCPU][FAMILIES];
 static uint64_t storage[NSHEAVES][(sizeof(struct uslub_sheaf) / 8) + SHEAF_CAPACITY_MAX + 1];
+static struct {
+	struct pcs slots[NCPU];
+	uint64_t counters[NCPU][FAMILIES];
+} words_before;
 static uint64_t before[NSHEAVES][(sizeof(struct uslub_sheaf) / 8) + SHEAF_CAPACITY_MAX + 1];
 
 static struct model_slot model_slots[NCPU][FAMILIES];
@@ -219,6 +223,8 @@ static void check_memory(void)
 
 static void remember(void)
 {
+	memcpy(words_before.slots, slots, sizeof(slots));
+	memcpy(words_before.counters, counters, sizeof(counters));
 	for (int i = 0; i < NSHEAVES; i++)
 		if (model_sheaves[i].capacity)
 			memcpy(before[i], storage[i], sheaf_size(i));
@@ -457,13 +463,19 @@ static void check_outcome(const struct call *c, const struct outcome *o, const s
 	expect(o->sheaf == want->sheaf, "another sheaf");
 }
 
-/* Where it can be seen from the instruction alone: the last one of a sequence is a store. */
-static bool commits_last(uint64_t end)
+/*
+ * Where instructions are of one size: the last one of a sequence is a store, and the one before the
+ * first stores the descriptor. Elsewhere stepping through finds out.
+ */
+static bool tight(const struct rseq_cs *cs)
 {
 #if defined(__aarch64__)
-	return (*(const uint32_t *)(uintptr_t)(end - 4) & 0xffc00000) == 0xf9000000;
+	const uint32_t *start = (const uint32_t *)(uintptr_t)cs->start_ip;
+	const uint32_t *end = start + cs->post_commit_offset / 4;
+
+	return (start[-1] & 0xfffffc1f) == 0xf9000409 && (end[-1] & 0xffc00000) == 0xf9000000;
 #else
-	return end != 0;
+	return cs->post_commit_offset > 4;
 #endif
 }
 
@@ -481,7 +493,7 @@ static void check_descriptor(void)
 	expect(cs->abort_ip - cs->start_ip >= cs->post_commit_offset, "aborts into itself");
 	memcpy(&signature, (const char *)(uintptr_t)cs->abort_ip - 4, sizeof(signature));
 	expect(signature == RSEQ_SIG, "no signature");
-	expect(commits_last(cs->start_ip + cs->post_commit_offset), "the commit is not last");
+	expect(tight(cs), "the sequence begins too late or ends too early");
 }
 
 static bool reaches_point(const struct call *c, unsigned point, enum seq_result result)
@@ -510,10 +522,13 @@ static bool reaches_point(const struct call *c, unsigned point, enum seq_result 
 /* ---- a step
  * --------------------------------------------------------------------------------------- */
 
+/* Shared with the handler of SIGTRAP. */
 static struct {
-	unsigned at;	  /* abort at the at'th instruction of the sequence */
-	unsigned seen;	  /* instructions seen inside of one */
-	bool on, aborted; /* shared with the handler */
+	bool on;
+	unsigned at;   /* abort before the at'th instruction of the sequence */
+	unsigned seen; /* so many instructions were inside of it */
+	bool aborted;
+	bool gap; /* armed or not yet committed, and outside of it */
 } steps;
 
 static void steps_begin(void);
@@ -567,6 +582,7 @@ static struct outcome step(const struct call *c)
 		apply(c, &want);
 		check_outcome(c, &o, &want);
 	}
+	expect(!steps.gap || result != SEQ_DONE, "the sequence begins too late or ends too early");
 	expect(steps.on || plat_inject_hits == hit, "an injection point was passed or left out");
 	check_writes(c, &was, fill);
 	check_memory();
@@ -642,7 +658,7 @@ static void try_call(const struct state *s, enum op op, unsigned n,
 
 	if (op == POP && s->family == RCU)
 		return; /* nothing is ever popped there by pop */
-	c.addend = n & 1 ? 5 : -(uint64_t)n;
+	c.addend = n & 1 ? 5 : -(uint64_t)n - 1;
 	make_state(s);
 	fn(s, &c);
 }
@@ -931,6 +947,12 @@ static void test_abort_at_points(void **state)
 
 #define TRAP_FLAG 0x100
 
+static bool committed(void)
+{
+	return memcmp(words_before.slots, slots, sizeof(slots)) ||
+	       memcmp(words_before.counters, counters, sizeof(counters));
+}
+
 /* After each instruction: what the kernel does when it has interrupted the thread there. */
 static void trapped(int signal, siginfo_t *info, void *context)
 {
@@ -939,27 +961,25 @@ static void trapped(int signal, siginfo_t *info, void *context)
 
 	(void)signal;
 	(void)info;
-	if (!steps.on || steps.aborted) {
-		regs[REG_EFL] &= ~TRAP_FLAG;
+	regs[REG_EFL] &= ~TRAP_FLAG;
+	if (!steps.on || steps.aborted)
+		return;
+	if (cs && (uint64_t)regs[REG_RIP] - cs->start_ip >= cs->post_commit_offset) {
+		steps.gap = !steps.seen || !committed();
+		return;
+	}
+	if (cs && steps.seen++ == steps.at) {
+		steps.aborted = true;
+		regs[REG_RIP] = (greg_t)cs->abort_ip;
 		return;
 	}
 	regs[REG_EFL] |= TRAP_FLAG;
-	if (!cs || (uint64_t)regs[REG_RIP] - cs->start_ip >= cs->post_commit_offset) {
-		if (steps.seen) /* it is over */
-			regs[REG_EFL] &= ~TRAP_FLAG;
-		return;
-	}
-	if (steps.seen++ != steps.at)
-		return;
-	steps.aborted = true;
-	regs[REG_RIP] = (greg_t)cs->abort_ip;
-	regs[REG_EFL] &= ~TRAP_FLAG;
 }
 
 static void steps_begin(void)
 {
 	steps.seen = 0;
-	steps.aborted = false;
+	steps.aborted = steps.gap = false;
 	if (steps.on)
 		__asm__ volatile("int3" : : : "memory");
 }
@@ -977,7 +997,7 @@ static void steps_end(void)
 /* Does anybody trap here? valgrind, for one, does not. */
 static bool steps_work(void)
 {
-	struct call c = { .op = ADD, .cpu = STATE_CPU };
+	struct call c = { .op = ADD, .cpu = STATE_CPU, .addend = 1 };
 
 	forget_everything();
 	steps.at = -1u;
@@ -1002,19 +1022,14 @@ static void abort_at_instructions(const struct state *s, const struct call *c)
 
 static void test_abort_at_instructions(void **state)
 {
-	struct sigaction action = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO }, old;
-	bool work;
+	struct sigaction action = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO };
 
 	(void)state;
-	sigaction(SIGTRAP, &action, &old);
+	sigaction(SIGTRAP, &action, NULL);
 	steps.on = true;
-	work = steps_work();
-	if (work)
-		each_state_of(2, 1, abort_at_instructions);
-	steps.on = false;
-	sigaction(SIGTRAP, &old, NULL);
-	if (!work)
+	if (!steps_work())
 		skip();
+	each_state_of(2, 1, abort_at_instructions);
 	for (unsigned op = 0; op < OPS; op++)
 		assert_in_range(longest[op], 4, 200);
 }
@@ -1203,6 +1218,7 @@ static int begin_shared(void **state)
 static int end(void **state)
 {
 	(void)state;
+	steps.on = false;
 	plat_inject_point = plat_inject_aborts = plat_inject_loops = 0;
 	plat_test_fake_rseq(NULL, 0);
 	return 0;
