@@ -13,11 +13,14 @@
  *
  * 2. Domains and reclaimers
  *    One domain per liburcu flavor in use, for ever. Its reclaimer is a thread, started with the first
- *    thing queued, that goes round: take everything queued, wait for one grace period, dispose of it.
- *    It is not woken while there is no work. Between rounds it lets work gather for PACE_NS, unless
- *    somebody waits or some MiB are queued: a round for every sheaf costs a context switch and a
- *    membarrier for every sheaf. It is no reader, so it need not be registered with any flavor. call_rcu
- *    is not used: its worker sleeps 10 ms for each batch, and its fork handlers could deadlock with ours.
+ *    thing queued, that goes round: take everything queued, wait for one grace period, let those who
+ *    queue sheaves meanwhile dispose of the matured ones, one for one, and after PACE_NS dispose of what
+ *    is left. It does not wait when somebody waits for it or when some MiB are queued, and is not woken
+ *    while there is no work. So disposal is spread over CPUs and time as the kernel's callbacks are,
+ *    and a barn gets its sheaves one by one, when there is room, not in bursts that it must refuse; and
+ *    there is no context switch and no membarrier for each sheaf.
+ *    The reclaimer is no reader, so it need not be registered with any flavor. call_rcu is not used: its
+ *    worker sleeps 10 ms for each batch, and its fork handlers could deadlock with ours.
  *
  * 3. The queue
  *    is lock-free: pushes by compare-exchange, one stack per node; the reclaimer exchanges each for NULL.
@@ -36,13 +39,11 @@
  *
  * 5. Memory
  *    free_rcu never waits for a grace period, for its caller may be a reader, or hold a lock that a
- *    reader waits for. But it can work: when more than 1/HASTE_PART of the cache's rcu-limit is queued,
- *    a caller that queues a sheaf calls for the reclaimer and disposes of two sheaves whose grace period
- *    is over, if there are any, so that one reclaimer keeps up with any number of CPUs. From
- *    1/YIELD_PART on, if there are none, it lets the reclaimer run. Past the whole limit that is
- *    counted. If even blocks run out with all
- *    memory, a caller that is no reader waits for a grace period itself; a reader's object is leaked,
- *    with a message: the alternatives are a deadlock and a use after free.
+ *    reader waits for. But it can work: beyond 1/HASTE_PART of the cache's rcu-limit a caller disposes of
+ *    two sheaves for one and calls for the reclaimer, so that any number of CPUs is kept up with; beyond
+ *    1/YIELD_PART, with nothing to dispose of, it lets the reclaimer run; the whole limit is counted.
+ *    If even blocks run out with all memory, a caller that is no reader waits for a grace period itself;
+ *    a reader's object is leaked, with a message: the alternatives are a deadlock and a use after free.
  */
 #include "cache/internal.h"
 
@@ -53,7 +54,6 @@
 #define PACE_NS	       1000000
 #define HASTE_PART     32 /* of rcu-limit: 2 MiB by default */
 #define YIELD_PART     8
-#define ASSIST_SHEAVES 2
 
 enum awake {
 	ASLEEP, /* nothing to do */
@@ -87,9 +87,9 @@ struct rcu_domain {
 
 	struct plat_lock grace_lock; /* held during synchronize_rcu() */
 	struct plat_lock batch_lock cacheline;
-	bool fork_holds_grace;	    /* the forking thread's */
-	bool matured;		    /* under batch_lock: the batch's grace period is over */
-	uint32_t assisting;	    /* under batch_lock: threads that dispose of a sheaf */
+	bool fork_holds_grace; /* the forking thread's */
+	bool matured;	       /* under batch_lock: the batch's grace period is over */
+	uint32_t assisting; /* atomic; raised under batch_lock: threads that dispose of a sheaf */
 	struct uslub_sheaf *batch;  /* under batch_lock: taken off the queue */
 	struct block *batch_blocks; /* under batch_lock */
 	struct slab *batch_slabs;   /* under batch_lock */
@@ -289,53 +289,40 @@ static bool dispose_one_sheaf(struct rcu_domain *d)
 	s = d->matured ? d->batch : NULL;
 	if (s) {
 		d->batch = s->next;
-		d->assisting++;
+		plat_fetch_add(&d->assisting, 1);
 	}
 	plat_unlock(&d->batch_lock);
 	if (!s)
 		return false;
 	dispose_sheaf(s);
-	plat_lock(&d->batch_lock);
-	if (d->assisting) /* not so in a child forked by a signal handler meanwhile */
-		d->assisting--;
-	plat_unlock(&d->batch_lock);
+	plat_fetch_sub(&d->assisting, 1);
 	return true;
 }
 
+/* What is left of the batch, by the reclaimer; ends when nobody is at it any more. */
 static void dispose_batch(struct rcu_domain *d)
 {
-	bool busy;
-
-	plat_lock(&d->batch_lock);
-	plat_store(&d->matured, true);
-	plat_unlock(&d->batch_lock);
 	while (dispose_one_sheaf(d) || dispose_other(d))
 		;
-	do {
-		plat_lock(&d->batch_lock);
-		busy = d->assisting;
-		plat_store(&d->matured, busy);
-		plat_unlock(&d->batch_lock);
-		if (busy)
-			plat_yield();
-	} while (busy);
+	plat_lock(&d->batch_lock);
+	plat_store(&d->matured, false);
+	plat_unlock(&d->batch_lock);
+	while (plat_load_acquire(&d->assisting))
+		plat_yield();
 }
 
 /* A thread that frees much does its part of the disposal. */
 static void assist(struct uslub_cache *c, uint64_t queued)
 {
 	uint64_t bytes = queued * c->class.size;
-	unsigned disposed = 0;
+	unsigned want = bytes > c->rcu_limit / HASTE_PART ? 2 : 1, disposed = 0;
 
-	if (likely(bytes < c->rcu_limit / HASTE_PART))
-		return;
-	if (bytes > c->rcu_limit)
-		count(counters(c), CTR_rcu_hurried);
-	while (disposed < ASSIST_SHEAVES && plat_load(&c->domain->matured) &&
-	       dispose_one_sheaf(c->domain))
+	while (disposed < want && plat_load(&c->domain->matured) && dispose_one_sheaf(c->domain))
 		disposed++;
 	if (!disposed && bytes > c->rcu_limit / YIELD_PART)
 		plat_yield();
+	if (bytes > c->rcu_limit)
+		count(counters(c), CTR_rcu_hurried);
 }
 
 static struct block *take_blocks(struct rcu_domain *d)
@@ -384,23 +371,30 @@ static void grace_period(struct rcu_domain *d)
 	plat_unlock(&d->grace_lock);
 }
 
-/* One round: everything queued before the call is disposed of. False: there was nothing. */
-static bool reclaim_round(struct rcu_domain *d)
+/* First half of a round: what is queued matures. Returns the number to publish at its end. */
+static uint64_t mature(struct rcu_domain *d)
 {
 	uint64_t asked = plat_load_acquire(&d->asked);
-	bool any = take_queue(d);
 
-	if (any) {
+	if (take_queue(d)) {
 		grace_period(d);
-		dispose_batch(d);
+		plat_lock(&d->batch_lock);
+		plat_store(&d->matured, true);
+		plat_unlock(&d->batch_lock);
 	}
+	return asked;
+}
+
+/* Second half: everything queued before the first half began is disposed of. */
+static void finish_round(struct rcu_domain *d, uint64_t asked)
+{
+	dispose_batch(d);
 	plat_store(&d->batch_since, 0);
 	plat_store_release(&d->done, asked);
 	plat_fetch_add(&d->done_futex, 1);
 	plat_fence();
 	if (plat_load(&d->waiters))
 		plat_wake(&d->done_futex);
-	return any;
 }
 
 static bool work_waits(struct rcu_domain *d)
@@ -432,16 +426,16 @@ static void sleep_unless(struct rcu_domain *d, enum awake how, bool (*reason)(st
 static void *reclaimer(void *arg)
 {
 	struct rcu_domain *d = arg;
+	uint64_t asked;
 
 	for (;;) {
-		if (!work_waits(d)) {
+		if (!work_waits(d))
 			sleep_unless(d, ASLEEP, work_waits);
-			continue;
-		}
+		asked = mature(d);
 		if (!hasty(d))
 			sleep_unless(d, PACING, hasty);
 		plat_store(&d->haste, 0);
-		reclaim_round(d);
+		finish_round(d, asked);
 	}
 	return NULL;
 }
@@ -478,7 +472,7 @@ static void help(struct rcu_domain *d)
 
 	if (plat_load(&d->started) || !plat_cas(&d->started, &no, 1))
 		return;
-	reclaim_round(d);
+	finish_round(d, mature(d));
 	plat_store(&d->awake, ASLEEP);
 	plat_store_release(&d->started, 0);
 }

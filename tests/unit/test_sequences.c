@@ -127,13 +127,17 @@ static void *new_object(void)
 	return (void *)(0x100000 + 16 * ++serial);
 }
 
+/*
+ * A slot closed from another CPU has avail = room = 0. One closed by its own side, which there is
+ * by compare-exchange only, keeps them.
+ */
 static uint64_t model_word(const struct model_slot *m)
 {
 	uint64_t w = (m->allocs & ALLOCS_MASK) << WORD_ALLOC_SHIFT |
 		     (uint64_t)m->who << WORD_WHO_SHIFT | (uint64_t)m->which << WORD_WHICH_SHIFT;
 	int main = m->sheaf[m->which];
 
-	if (main == NOBODY || m->who)
+	if (main == NOBODY || m->who == 2 || (m->who && restartable))
 		return w;
 	return w | model_sheaves[main].fill |
 	       (uint64_t)(model_sheaves[main].capacity - model_sheaves[main].fill)
@@ -872,6 +876,26 @@ static void test_limit(void **state)
 		}
 }
 
+/* All bits of a pointer count. */
+static void test_pointers(void **state)
+{
+	struct uslub_sheaf *high = (struct uslub_sheaf *)(1ull << 40), *sheaf;
+	struct percpu_slot slot = { .sheaf = { NULL, high } };
+
+	(void)state;
+	forget_everything();
+	assert_int_equal(seq_give_other(STATE_CPU, &slot, sheaf_at(0)), SEQ_EMPTY);
+	assert_ptr_equal(slot.sheaf[1], high);
+	assert_int_equal(seq_take_other(STATE_CPU, &slot, &sheaf), SEQ_DONE);
+	assert_ptr_equal(sheaf, high);
+	assert_null(slot.sheaf[1]);
+	assert_int_equal(seq_take_other(STATE_CPU, &slot, &sheaf), SEQ_EMPTY);
+	assert_int_equal(seq_give_other(STATE_CPU, &slot, high), SEQ_DONE);
+	assert_ptr_equal(slot.sheaf[1], high);
+	assert_null(slot.sheaf[0]);
+	assert_int_equal(slot.word, 0);
+}
+
 /* Where a thread goes that is registered, and one that is not. */
 static void test_slot(void **state)
 {
@@ -1111,7 +1135,7 @@ static int idle_sheaf(void)
 static void close_or_open(unsigned cpu, enum family family, unsigned capacity)
 {
 	struct model_slot *m = &model_slots[cpu][family];
-	unsigned was = m->who ? 0 : model_avail(m);
+	int was = (int)word_avail(model_word(m));
 
 	if (!m->who) {
 		m->who = 1 + (unsigned)random_below(2);
@@ -1134,7 +1158,7 @@ static void close_or_open(unsigned cpu, enum family family, unsigned capacity)
 		if (!is_main(i))
 			sheaf_at(i)->fill = model_sheaves[i].fill;
 	set_slot(cpu, family);
-	bump_base(cpu, family, (int)(m->who ? 0 : model_avail(m)) - (int)was);
+	bump_base(cpu, family, (int)word_avail(model_word(m)) - was);
 }
 
 static void count(const struct call *c, const struct outcome *o)
@@ -1238,6 +1262,7 @@ int main(void)
 		WITH_RSEQ(test_words),		 WITH_RSEQ(test_fresh),
 		WITH_RSEQ(test_every_state),	 WITH_RSEQ(test_wrong_cpu),
 		WITH_RSEQ(test_limit),		 WITH_RSEQ(test_slot),
+		WITH_RSEQ(test_pointers),	 BY_EXCHANGE(test_pointers),
 		WITH_RSEQ(test_abort_at_points), WITH_RSEQ(test_abort_at_instructions),
 		WITH_RSEQ(test_histories),	 BY_EXCHANGE(test_words),
 		BY_EXCHANGE(test_fresh),	 BY_EXCHANGE(test_every_state),
