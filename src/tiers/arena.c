@@ -9,8 +9,8 @@
 
 #define CHUNK	 ((size_t)256 << 10)
 #define LARGE	 ((size_t)64 << 10)
-#define SMALLEST 6 /* log2 of a cache line */
-#define CLASSES	 (16 - SMALLEST)
+#define SMALLEST 6		     /* log2 of a cache line */
+#define CLASSES	 (16 - SMALLEST + 1) /* up to LARGE */
 
 struct piece {
 	struct piece *next;

@@ -532,7 +532,8 @@ static struct {
 	unsigned at;   /* abort before the at'th instruction of the sequence */
 	unsigned seen; /* so many instructions were inside of it */
 	bool aborted;
-	bool gap; /* armed or not yet committed, and outside of it */
+	bool gap;	      /* armed or not yet committed, and outside of it */
+	void (*change)(void); /* instead of aborting: do this when it begins, and let it run */
 } steps;
 
 static void steps_begin(void);
@@ -992,6 +993,11 @@ static void trapped(int signal, siginfo_t *info, void *context)
 		steps.gap = !steps.seen || !committed();
 		return;
 	}
+	if (cs && !steps.seen && steps.change) {
+		steps.seen++;
+		steps.change();
+		return;
+	}
 	if (cs && steps.seen++ == steps.at) {
 		steps.aborted = true;
 		regs[REG_RIP] = (greg_t)cs->abort_ip;
@@ -1044,18 +1050,88 @@ static void abort_at_instructions(const struct state *s, const struct call *c)
 	longest[c->op] = max(longest[c->op], steps.at);
 }
 
-static void test_abort_at_instructions(void **state)
+static void begin_stepping(void)
 {
 	struct sigaction action = { .sa_sigaction = trapped, .sa_flags = SA_SIGINFO };
 
-	(void)state;
 	sigaction(SIGTRAP, &action, NULL);
 	steps.on = true;
+	steps.change = NULL;
 	if (!steps_work())
 		skip();
+}
+
+static void test_abort_at_instructions(void **state)
+{
+	(void)state;
+	begin_stepping();
 	each_state_of(2, 1, abort_at_instructions);
 	for (unsigned op = 0; op < OPS; op++)
 		assert_in_range(longest[op], 4, 200);
+}
+
+/* What may change until a sequence begins, since nothing aborts it before. */
+static void change_cpu(void)
+{
+	fake.cpu_id = NCPU;
+}
+
+static void change_limit(void)
+{
+	plat_seq_limit = 0;
+}
+
+static void change_word(void)
+{
+	slots[STATE_CPU].main.word = slots[STATE_CPU].rcu.word = WORD_WHO_REMOTE;
+}
+
+static void change_base(void)
+{
+	static struct pcs nothing[NCPU];
+
+	slots_base = nothing;
+}
+
+/* A sequence goes by what it finds after it has begun. */
+static void change_at_start(const struct state *s, const struct call *c)
+{
+	static void (*const changes[])(void) = { change_cpu, change_word, change_limit,
+						 change_base };
+	bool fast = c->op == POP || c->op == PUSH;
+	struct outcome o;
+
+	if (c->n > 2 || predict(c) != SEQ_DONE)
+		return;
+	for (unsigned i = 0; i < (fast ? 4 : c->op == ADD ? 1 : 2); i++) {
+		make_state(s);
+		o = (struct outcome){ .n = 0 };
+		trouble = NULL;
+		fake.rseq_cs = 0;
+		steps.change = changes[i];
+		steps_begin();
+		o.result = call_sequence(c, &o);
+		steps_end();
+		steps.change = NULL;
+		plat_test_fake_rseq(&fake, NCPU);
+		slots_base = slots;
+		assert_int_equal(steps.seen, 1);
+		assert_int_equal(o.result,
+				 changes[i] == change_cpu && !fast ? SEQ_AGAIN : SEQ_EMPTY);
+		if (changes[i] == change_word) {
+			set_slot(STATE_CPU, MAIN);
+			set_slot(STATE_CPU, RCU);
+		}
+		check_memory();
+		assert_null(trouble);
+	}
+}
+
+static void test_loads_inside(void **state)
+{
+	(void)state;
+	begin_stepping();
+	each_state_of(2, 1, change_at_start);
 }
 
 #else
@@ -1069,6 +1145,12 @@ static void steps_end(void)
 }
 
 static void test_abort_at_instructions(void **state)
+{
+	(void)state;
+	skip();
+}
+
+static void test_loads_inside(void **state)
 {
 	(void)state;
 	skip();
@@ -1264,9 +1346,9 @@ int main(void)
 		WITH_RSEQ(test_limit),		 WITH_RSEQ(test_slot),
 		WITH_RSEQ(test_pointers),	 BY_EXCHANGE(test_pointers),
 		WITH_RSEQ(test_abort_at_points), WITH_RSEQ(test_abort_at_instructions),
-		WITH_RSEQ(test_histories),	 BY_EXCHANGE(test_words),
-		BY_EXCHANGE(test_fresh),	 BY_EXCHANGE(test_every_state),
-		BY_EXCHANGE(test_histories),
+		WITH_RSEQ(test_loads_inside),	 WITH_RSEQ(test_histories),
+		BY_EXCHANGE(test_words),	 BY_EXCHANGE(test_fresh),
+		BY_EXCHANGE(test_every_state),	 BY_EXCHANGE(test_histories),
 	};
 
 	plat_start();

@@ -48,33 +48,48 @@ void plat_lock_wake(struct plat_lock *l)
 
 #define HELD_MAX 1024
 
-static __thread const struct plat_lock *held[HELD_MAX];
-static __thread unsigned nheld;
+/*
+ * What the thread holds, GONE where a lock was given back out of order, NULL above. A signal handler may
+ * take and give back locks between any two instructions here: it leaves nheld as it found it, but for
+ * GONE entries on top, and an entry that is reserved and not yet written is NULL, not GONE.
+ */
+#define GONE ((const struct plat_lock *)1)
+
+static __thread const struct plat_lock *volatile held[HELD_MAX];
+static __thread volatile unsigned nheld;
 
 /* Fork, which takes the locks of all caches at once, uses trylocks. */
 void plat_lock_check(const struct plat_lock *l)
 {
 	for (unsigned i = 0; i < nheld; i++)
-		if (held[i]->rank >= l->rank)
+		if (held[i] && held[i] != GONE && held[i]->rank >= l->rank)
 			plat_fatal("lock order: waiting for rank %u while holding rank %u", l->rank,
 				   held[i]->rank);
 }
 
 void plat_lock_note(const struct plat_lock *l)
 {
-	if (nheld == HELD_MAX)
-		plat_fatal("lock order: %u locks held", nheld);
-	held[nheld++] = l;
+	unsigned i = nheld;
+
+	if (i == HELD_MAX)
+		plat_fatal("lock order: %u locks held", i);
+	nheld = i + 1;
+	held[i] = l;
 }
 
 void plat_lock_forget(const struct plat_lock *l)
 {
-	for (unsigned i = nheld; i--;)
-		if (held[i] == l) {
-			held[i] = held[--nheld];
-			return;
-		}
-	plat_fatal("unlock of rank %u, which this thread does not hold", l->rank);
+	unsigned i = nheld;
+
+	while (i && held[i - 1] != l)
+		i--;
+	if (!i)
+		plat_fatal("unlock of rank %u, which this thread does not hold", l->rank);
+	held[i - 1] = GONE;
+	while ((i = nheld) && held[i - 1] == GONE) {
+		held[i - 1] = NULL;
+		nheld = i - 1;
+	}
 }
 
 #else

@@ -1,0 +1,744 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The page supply: runs of every order, joining, what addresses it knows, giving memory back, and
+ * calls to the system that fail.
+ */
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "unit.h"
+#include "tiers/supply.h"
+
+#define MiB ((size_t)1 << 20)
+
+static size_t run_bytes(unsigned order)
+{
+	return plat_page_size() << order;
+}
+
+static struct supply_usage usage(void)
+{
+	struct supply_usage u;
+
+	supply_usage(&u);
+	return u;
+}
+
+/* A word at the start and at the end of each page of a run tells whose it is. */
+static void tag(struct page *page, uint64_t value)
+{
+	char *p = page_address(page);
+
+	for (size_t i = 0; i < run_bytes(page->order); i += plat_page_size()) {
+		*(uint64_t *)(p + i) = value + i;
+		*(uint64_t *)(p + i + plat_page_size() - 8) = ~value + i;
+	}
+}
+
+static void check_tag(struct page *page, uint64_t value)
+{
+	char *p = page_address(page);
+
+	for (size_t i = 0; i < run_bytes(page->order); i += plat_page_size()) {
+		unit_equal(*(uint64_t *)(p + i), value + i);
+		unit_equal(*(uint64_t *)(p + i + plat_page_size() - 8), ~value + i);
+	}
+}
+
+/* A new run is as the header says. */
+static void check_run(struct page *page, unsigned order, unsigned node)
+{
+	char *p;
+
+	assert_non_null(page);
+	p = page_address(page);
+	unit_equal(page->kind, PAGE_USED);
+	unit_equal(page->order, order);
+	unit_equal(page->node, node);
+	for (unsigned i = 0; i < array_size(page->client); i++)
+		unit_equal(page->client[i], 0);
+	unit_equal((uintptr_t)p % run_bytes(order), 0);
+	for (size_t i = 0; i < run_bytes(order); i += plat_page_size()) {
+		assert_ptr_equal(supply_page_of(p + i), page);
+		assert_ptr_equal(supply_page_of(p + i + plat_page_size() - 1), page);
+	}
+}
+
+static struct page *alloc(unsigned order)
+{
+	struct page *page = supply_alloc(order, 0, 0);
+
+	check_run(page, order, 0);
+	return page;
+}
+
+static void check_unknown(const char *p, size_t size)
+{
+	for (size_t i = 0; i < size; i += plat_page_size())
+		assert_null(supply_page_of(p + i));
+}
+
+/* ---- runs ----------------------------------------------------------------------------------------- */
+
+static void test_orders(void **state)
+{
+	struct page *page;
+	char *p;
+
+	(void)state;
+	unit_equal(run_bytes(supply_max_order()), BLOCK_SIZE);
+	for (unsigned order = 0; order <= supply_max_order(); order++) {
+		page = alloc(order);
+		p = page_address(page);
+		tag(page, order);
+		check_tag(page, order);
+		memset(page->client, 0xff, sizeof(page->client)); /* the client's to fill */
+		unit_equal(usage().used, run_bytes(order));
+		supply_free(page);
+		unit_equal(usage().used, 0);
+		check_unknown(p, run_bytes(order));
+	}
+}
+
+static void test_neighbours(void **state)
+{
+	struct page *pages[40];
+
+	(void)state;
+	for (unsigned i = 0; i < array_size(pages); i++) {
+		pages[i] = alloc(i % 5);
+		tag(pages[i], i * 1000003);
+	}
+	for (unsigned i = 0; i < array_size(pages); i++) {
+		assert_ptr_equal(supply_page_of(page_address(pages[i])), pages[i]);
+		check_tag(pages[i], i * 1000003);
+	}
+	/* The middle ones go; the others stay what they are. */
+	for (unsigned i = 1; i < array_size(pages); i += 2)
+		supply_free(pages[i]);
+	for (unsigned i = 0; i < array_size(pages); i += 2) {
+		check_tag(pages[i], i * 1000003);
+		supply_free(pages[i]);
+	}
+	unit_equal(usage().used, 0);
+}
+
+static void test_unknown_addresses(void **state)
+{
+	static int global;
+	struct page *page;
+	char *p, *segment, *heap = malloc(100);
+	int local = 0;
+
+	(void)state;
+	assert_null(supply_page_of(&local)); /* before there is a segment */
+	page = alloc(0);
+	p = page_address(page);
+	segment = (char *)((uintptr_t)p & ~(SEGMENT_SIZE - 1));
+	assert_null(supply_page_of(NULL));
+	assert_null(supply_page_of(&local));
+	assert_null(supply_page_of(&global));
+	assert_null(supply_page_of(heap));
+	assert_null(supply_page_of((void *)(uintptr_t)test_unknown_addresses));
+	assert_null(supply_page_of((void *)1));
+	assert_null(supply_page_of((void *)UINTPTR_MAX));
+	assert_null(supply_page_of((void *)((uintptr_t)1 << 48)));
+	assert_null(supply_page_of((void *)((uintptr_t)p | (uintptr_t)1 << 48)));
+	assert_null(supply_page_of((void *)((uintptr_t)p | (uintptr_t)1 << 63)));
+	/* the segment's head, its descriptors, uncommitted blocks, and the segments on both sides */
+	assert_null(supply_page_of(segment));
+	assert_null(supply_page_of(page));
+	assert_null(supply_page_of(segment + SEGMENT_SIZE - 1));
+	assert_null(supply_page_of(segment - 1));
+	assert_null(supply_page_of(segment + SEGMENT_SIZE));
+	/* pages of the same block that nobody has */
+	assert_null(supply_page_of(p + plat_page_size()));
+	assert_ptr_equal(supply_page_of(p + plat_page_size() - 1), page);
+	supply_free(page);
+	free(heap);
+}
+
+/* ---- joining -------------------------------------------------------------------------------------- */
+
+#define PAGES_MAX 512
+
+static unsigned pages_of_block(void)
+{
+	return 1u << supply_max_order();
+}
+
+/* All pages of one block, one by one; nothing else is free. */
+static char *take_block(struct page **pages)
+{
+	struct page *whole = alloc(supply_max_order());
+	char *p = page_address(whole);
+
+	supply_free(whole);
+	for (unsigned i = 0; i < pages_of_block(); i++) {
+		pages[i] = alloc(0);
+		assert_true((char *)page_address(pages[i]) - p < (ptrdiff_t)BLOCK_SIZE);
+	}
+	return p;
+}
+
+static void shuffle(struct page **pages, unsigned n)
+{
+	for (unsigned i = n; i > 1; i--) {
+		unsigned k = unit_below(i);
+		struct page *page = pages[k];
+
+		pages[k] = pages[i - 1];
+		pages[i - 1] = page;
+	}
+}
+
+static void test_join(void **state)
+{
+	struct page *pages[PAGES_MAX], *whole;
+	unsigned calls;
+	char *p;
+
+	(void)state;
+	for (unsigned round = 0; round < 5; round++) {
+		p = take_block(pages);
+		shuffle(pages, pages_of_block());
+		calls = plat_inject_calls;
+		for (unsigned i = 0; i < pages_of_block(); i++)
+			supply_free(pages[i]);
+		whole = alloc(supply_max_order());
+		assert_ptr_equal(page_address(whole), p);
+		unit_equal(plat_inject_calls, calls);
+		supply_free(whole);
+	}
+}
+
+/* Freed runs become the largest there can be beside what is used, and only aligned ones. */
+static void test_join_around(void **state)
+{
+	unsigned max = supply_max_order(), kept, calls;
+	struct page *pages[PAGES_MAX], *run, *runs[16];
+	char *p, *q;
+
+	(void)state;
+	p = take_block(pages);
+	kept = 5;
+	for (unsigned i = 0; i < pages_of_block(); i++)
+		if ((size_t)((char *)page_address(pages[i]) - p) >> plat_page_shift() != kept)
+			supply_free(pages[i]);
+	calls = plat_inject_calls;
+	/* page 5 cuts its block into runs of one page, two pages, four pages, ... */
+	for (unsigned order = max; order--;) {
+		runs[order] = run = alloc(order);
+		q = page_address(run);
+		assert_true(q >= p && q < p + BLOCK_SIZE);
+		assert_true(q + run_bytes(order) <= p + kept * plat_page_size() ||
+			    q > p + kept * plat_page_size());
+	}
+	unit_equal(plat_inject_calls, calls);
+	unit_equal(usage().used, BLOCK_SIZE);
+	run = alloc(0); /* nothing was left */
+	unit_equal(plat_inject_calls, calls + 1);
+	q = page_address(run);
+	assert_true(q < p || q >= p + BLOCK_SIZE);
+	supply_free(run);
+	for (unsigned order = 0; order < max; order++)
+		supply_free(runs[order]);
+	unit_equal(usage().used, plat_page_size());
+}
+
+/* The smallest run that fits is split; of that size a dirty one is preferred. */
+static void test_choice(void **state)
+{
+	struct page *pages[PAGES_MAX], *run;
+	char *p;
+
+	(void)state;
+	p = take_block(pages);
+	for (unsigned i = 0; i < pages_of_block(); i++) {
+		size_t index = (size_t)((char *)page_address(pages[i]) - p) >> plat_page_shift();
+
+		/* free: page 3, pages 8 to 15 */
+		if (index == 3 || index / 8 == 1)
+			supply_free(pages[i]);
+	}
+	run = alloc(0);
+	assert_ptr_equal(page_address(run), p + 3 * plat_page_size());
+	run = alloc(1);
+	assert_ptr_equal(page_address(run), p + 8 * plat_page_size());
+	run = alloc(0);
+	assert_ptr_equal(page_address(run), p + 10 * plat_page_size());
+	run = alloc(2);
+	assert_ptr_equal(page_address(run), p + 12 * plat_page_size());
+	run = alloc(0);
+	assert_ptr_equal(page_address(run), p + 11 * plat_page_size());
+}
+
+/* ---- back to the system --------------------------------------------------------------------------- */
+
+static unsigned resident(char *p, size_t size)
+{
+	unsigned char map[PAGES_MAX];
+	unsigned n = 0;
+
+	assert_true(size >> plat_page_shift() <= PAGES_MAX);
+	assert_int_equal(mincore(p, size, map), 0);
+	for (size_t i = 0; i < size >> plat_page_shift(); i++)
+		n += map[i] & 1;
+	return n;
+}
+
+static void test_trim_block(void **state)
+{
+	struct page *keep = alloc(0), *a, *b;
+	char *p, *q;
+
+	(void)state;
+	a = alloc(supply_max_order());
+	b = alloc(supply_max_order());
+	p = page_address(a);
+	q = page_address(b);
+	tag(a, 1);
+	tag(b, 2);
+	unit_equal(resident(p, BLOCK_SIZE), pages_of_block());
+	supply_free(a);
+	supply_free(b);
+	unit_equal(usage().dirty, 2 * BLOCK_SIZE);
+	supply_trim();
+	unit_equal(usage().dirty, 0);
+	unit_equal(resident(p, BLOCK_SIZE), 0);
+	unit_equal(resident(q, BLOCK_SIZE), 0);
+	/* and they can be had again */
+	a = alloc(supply_max_order());
+	tag(a, 3);
+	check_tag(a, 3);
+	supply_free(a);
+	supply_free(keep);
+}
+
+/* Runs of 64 KiB are given back, smaller ones are not; what is used is left alone. */
+static void test_trim_runs(void **state)
+{
+	unsigned order = order_for(65536, plat_page_shift());
+	struct page *large, *small, *near_large, *near_small;
+	char *p, *q;
+
+	(void)state;
+	if (!order)
+		unit_skip("pages of 64 KiB");
+	near_small = alloc(order - 1);
+	small = alloc(order - 1);
+	large = alloc(order);
+	near_large = alloc(order);
+	p = page_address(large);
+	q = page_address(small);
+	tag(large, 1);
+	tag(small, 2);
+	tag(near_large, 3);
+	tag(near_small, 4);
+	supply_free(large);
+	supply_free(small);
+	unit_equal(usage().dirty, run_bytes(order) + run_bytes(order - 1));
+	supply_trim();
+	unit_equal(usage().dirty, run_bytes(order - 1));
+	unit_equal(resident(p, run_bytes(order)), 0);
+	unit_equal(resident(q, run_bytes(order - 1)), 1u << (order - 1));
+	check_tag(near_large, 3);
+	check_tag(near_small, 4);
+	supply_free(near_large);
+	supply_free(near_small);
+	supply_trim();
+	unit_equal(usage().dirty, 0);
+}
+
+static size_t mapped(void)
+{
+	size_t pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (!f || fscanf(f, "%zu", &pages) != 1)
+		fail_msg("/proc/self/statm");
+	fclose(f);
+	return pages << plat_page_shift();
+}
+
+/* Segments that are empty go, but for one. */
+static void test_segments_go(void **state)
+{
+	enum { RUNS = 80 };
+	struct page *runs[RUNS];
+	size_t before;
+
+	(void)state;
+	supply_free(alloc(0));
+	supply_trim();
+	unit_equal(usage().segments, 1);
+	before = mapped();
+	for (unsigned i = 0; i < RUNS; i++) {
+		runs[i] = alloc(supply_max_order());
+		*(char *)page_address(runs[i]) = 1;
+	}
+	unit_equal(usage().segments, 3); /* 31 blocks in each */
+	shuffle(runs, RUNS);
+	for (unsigned i = 0; i < RUNS; i++)
+		supply_free(runs[i]);
+	supply_trim();
+	unit_equal(usage().segments, 1);
+	unit_equal(usage().dirty, 0);
+	if (!unit_sanitized() && !unit_under_valgrind())
+		unit_equal(mapped(), before);
+	supply_free(alloc(supply_max_order()));
+}
+
+/* Without being asked the supply keeps what was in use lately, 32 MiB at most. */
+static void test_reserve_most(void **state)
+{
+	unsigned order = order_for(65536, plat_page_shift());
+	unsigned n = (unsigned)(64 * MiB / run_bytes(order));
+	struct page **runs = calloc(n, sizeof(*runs));
+
+	(void)state;
+	for (unsigned i = 0; i < n; i++)
+		runs[i] = alloc(order);
+	unit_equal(usage().used, 64 * MiB);
+	for (unsigned i = 0; i < n; i++) {
+		supply_free(runs[i]);
+		assert_true(usage().dirty <= 32 * MiB + 64 * MiB / 64 + run_bytes(order));
+	}
+	assert_true(usage().dirty <= 32 * MiB);
+	assert_true(usage().dirty >= 12 * MiB);
+	free(runs);
+}
+
+/* In the quiet it keeps 4 MiB, of which half is left when that is too much. */
+static void test_reserve_least(void **state)
+{
+	struct timespec quiet = { .tv_sec = 2, .tv_nsec = 200000000 };
+	struct page *runs[6];
+
+	(void)state;
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < array_size(runs); i++)
+			runs[i] = alloc(supply_max_order());
+		for (unsigned i = 0; i < array_size(runs); i++)
+			supply_free(runs[i]);
+	}
+	unit_equal(usage().dirty, 12 * MiB); /* the second time they were in use a moment ago */
+	nanosleep(&quiet, NULL);
+	supply_free(alloc(0));
+	unit_equal(usage().dirty, 2 * MiB);
+}
+
+/* ---- where waiting is not allowed ----------------------------------------------------------------- */
+
+static void test_nowait(void **state)
+{
+	struct page *whole, *page;
+	unsigned calls;
+
+	(void)state;
+	calls = plat_inject_calls;
+	assert_null(supply_alloc(0, 0, SUPPLY_NOWAIT));
+	assert_null(supply_alloc(0, 0, SUPPLY_NOWAIT | SUPPLY_NOLOCK));
+	unit_equal(plat_inject_calls, calls);
+	supply_free(alloc(supply_max_order()));
+	calls = plat_inject_calls;
+	whole = supply_alloc(supply_max_order(), 0, SUPPLY_NOWAIT);
+	check_run(whole, supply_max_order(), 0);
+	assert_null(supply_alloc(0, 0, SUPPLY_NOWAIT));
+	supply_free(whole);
+	page = supply_alloc(0, 0, SUPPLY_NOWAIT | SUPPLY_NOLOCK);
+	check_run(page, 0, 0);
+	unit_equal(plat_inject_calls, calls);
+	plat_lock(supply_lock(0));
+	assert_null(supply_alloc(0, 0, SUPPLY_NOWAIT | SUPPLY_NOLOCK));
+	plat_unlock(supply_lock(0));
+	supply_free(page);
+}
+
+/* Another node's memory serves, unless the caller insists. */
+static void test_nodes(void **state)
+{
+	static const char *const cpus[] = { "0-1", "2-3" };
+	struct page *there, *page;
+
+	(void)state;
+	unit_machine("0-3", NULL, cpus, 2);
+	there = supply_alloc(0, 1, 0);
+	check_run(there, 0, 1);
+	plat_inject_failures = 0;
+	assert_null(supply_alloc(0, 0, SUPPLY_THISNODE));
+	page = supply_alloc(0, 0, 0);
+	check_run(page, 0, 1);
+	plat_inject_failures = -1;
+	supply_free(page);
+	page = supply_alloc(0, 0, SUPPLY_THISNODE);
+	check_run(page, 0, 0);
+	/* each node has segments of its own */
+	assert_true(((uintptr_t)page ^ (uintptr_t)there) >> SEGMENT_SHIFT);
+	supply_free(page);
+	supply_free(there);
+	unit_equal(usage().used, 0);
+}
+
+/* ---- failing calls -------------------------------------------------------------------------------- */
+
+/* Whichever call fails: NULL, nothing is lost, and the next try works. */
+static void test_failures(void **state)
+{
+	size_t before = mapped();
+	struct page *page = NULL;
+	unsigned k, calls;
+
+	(void)state;
+	for (k = 0; k < 10 && !page; k++) {
+		calls = plat_inject_calls;
+		plat_inject_failures = (int)k;
+		page = supply_alloc(0, 0, 0);
+		plat_inject_failures = -1;
+		assert_true(plat_inject_calls > calls || page);
+		unit_equal(usage().used, page ? plat_page_size() : 0);
+		unit_equal(usage().dirty, 0);
+		if (!usage().segments && !unit_sanitized() && !unit_under_valgrind())
+			unit_equal(mapped(), before);
+		unit_equal(usage().segments, k < 2 ? 0 : 1);
+	}
+	/*
+	 * The segment's address space, its head, and a block; the third time the segment is there
+	 * already.
+	 */
+	unit_equal(k, 4);
+	check_run(page, 0, 0);
+	supply_free(page);
+}
+
+/* A segment that is full and no second one to be had. */
+static void test_failing_growth(void **state)
+{
+	enum { BLOCKS = SEGMENT_SIZE / BLOCK_SIZE - 1 };
+	struct page *runs[BLOCKS];
+	unsigned n;
+
+	(void)state;
+	supply_free(alloc(0));
+	plat_inject_failures = BLOCKS - 1; /* a block is there already */
+	for (n = 0; n < BLOCKS; n++) {
+		runs[n] = supply_alloc(supply_max_order(), 0, 0);
+		check_run(runs[n], supply_max_order(), 0);
+	}
+	assert_null(supply_alloc(0, 0, 0));
+	assert_null(supply_alloc(supply_max_order(), 0, 0));
+	supply_free(runs[--n]);
+	runs[n++] = supply_alloc(supply_max_order(), 0, 0);
+	assert_non_null(runs[n - 1]);
+	plat_inject_failures = -1;
+	supply_free(alloc(0));
+	unit_equal(usage().segments, 2);
+	while (n--)
+		supply_free(runs[n]);
+	supply_trim();
+	unit_equal(usage().segments, 1);
+}
+
+/* Address space for less than a segment: parts of one serve, down to 4 MiB. */
+static void short_of_addresses(void *arg)
+{
+	struct rlimit limit;
+	unsigned n = 0;
+
+	(void)arg;
+	limit.rlim_cur = limit.rlim_max = mapped() + 24 * MiB;
+	setrlimit(RLIMIT_AS, &limit);
+	while (supply_alloc(supply_max_order(), 0, 0))
+		n++;
+	/* 16 MiB and 4 MiB or 8 MiB, each less its head */
+	if (n < 7 + 1 || n > 11 || usage().segments < 2)
+		_exit(1);
+	_exit(usage().used == n * BLOCK_SIZE ? 42 : 2);
+}
+
+static void test_short_of_addresses(void **state)
+{
+	char text[1000];
+
+	(void)state;
+	if (unit_sanitized() || unit_under_valgrind())
+		unit_skip("address space is the tool's");
+	unit_equal(unit_child(short_of_addresses, NULL, text, sizeof(text), 20), 42 << 8);
+}
+
+/* ---- histories ------------------------------------------------------------------------------------ */
+
+#define LIVE 300
+
+struct live {
+	struct page *page;
+	uint64_t tag;
+};
+
+static size_t live_bytes(const struct live *live)
+{
+	size_t sum = 0;
+
+	for (unsigned i = 0; i < LIVE; i++)
+		if (live[i].page)
+			sum += run_bytes(live[i].page->order);
+	return sum;
+}
+
+static void put(struct live *l)
+{
+	char *p = page_address(l->page);
+
+	check_tag(l->page, l->tag);
+	supply_free(l->page);
+	assert_null(supply_page_of(p));
+	l->page = NULL;
+}
+
+static void take(struct live *l)
+{
+	unsigned order = unit_below(6) ? unit_below(4) : unit_below(supply_max_order() + 1);
+	bool fails = !unit_below(20);
+
+	plat_inject_failures = fails ? (int)unit_below(2) : -1;
+	l->page = supply_alloc(order, 0, unit_below(8) ? 0 : SUPPLY_NOWAIT);
+	plat_inject_failures = -1;
+	if (!l->page)
+		return;
+	check_run(l->page, order, 0);
+	l->tag = unit_random();
+	tag(l->page, l->tag);
+}
+
+static void test_history(void **state)
+{
+	static struct live live[LIVE];
+	unsigned steps = unit_scaled(20000);
+	struct live *l;
+
+	(void)state;
+	for (unsigned step = 0; step < steps; step++) {
+		/* It grows and shrinks in turns. */
+		l = &live[unit_below(step / 1000 % 2 ? LIVE / 10 : LIVE)];
+		if (l->page)
+			put(l);
+		else
+			take(l);
+		if (!unit_below(500))
+			supply_trim();
+		unit_equal(usage().used, live_bytes(live));
+	}
+	for (unsigned i = 0; i < LIVE; i++)
+		if (live[i].page)
+			put(&live[i]);
+	unit_equal(usage().used, 0);
+	supply_trim();
+	unit_equal(usage().dirty, 0);
+	unit_equal(usage().segments, 1);
+}
+
+static void *hustle(void *arg)
+{
+	struct page *mine[16] = { NULL };
+	uint64_t x = (uintptr_t)arg;
+
+	for (unsigned i = 0; i < unit_scaled(3000); i++) {
+		struct page **slot;
+
+		x = x * 6364136223846793005u + 1442695040888963407u;
+		slot = &mine[x >> 60];
+		if (*slot) {
+			if (*(uint64_t *)page_address(*slot) != (uintptr_t)slot)
+				return arg;
+			supply_free(*slot);
+			*slot = NULL;
+		} else {
+			*slot = supply_alloc((x >> 50) % 6, 0, 0);
+			if (*slot)
+				*(uint64_t *)page_address(*slot) = (uintptr_t)slot;
+		}
+		if (!(x >> 32 & 255))
+			supply_trim();
+	}
+	for (unsigned i = 0; i < 16; i++)
+		if (mine[i])
+			supply_free(mine[i]);
+	return NULL;
+}
+
+static void test_threads(void **state)
+{
+	pthread_t threads[4];
+	void *bad;
+
+	(void)state;
+	for (uintptr_t i = 0; i < array_size(threads); i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, hustle, (void *)(i + 1)), 0);
+	for (unsigned i = 0; i < array_size(threads); i++) {
+		pthread_join(threads[i], &bad);
+		assert_null(bad);
+	}
+	unit_equal(usage().used, 0);
+	supply_trim();
+	unit_equal(usage().dirty, 0);
+}
+
+/* ---- the system's side ---------------------------------------------------------------------------- */
+
+static void test_reservations(void **state)
+{
+	size_t got;
+
+	(void)state;
+	for (size_t slot = SEGMENT_SIZE; slot >= 4 * MiB; slot /= 2) {
+		char *p = plat_reserve(slot, 4 * MiB, &got), *q = plat_reserve(slot, slot, &got);
+
+		assert_non_null(p);
+		assert_non_null(q);
+		unit_equal(got, slot);
+		unit_equal((uintptr_t)p % slot, 0);
+		unit_equal((uintptr_t)q % slot, 0);
+		unit_equal(plat_commit(p, MiB), 0);
+		for (size_t i = 0; i < MiB; i++)
+			assert_int_equal(p[i], 0);
+		memset(p, 1, MiB);
+		plat_purge(p, MiB / 2);
+		unit_equal(p[0], 0);
+		unit_equal(p[MiB - 1], 1);
+		unit_equal(plat_decommit(p, MiB), 0);
+		unit_equal(plat_commit(p, MiB), 0);
+		unit_equal(p[MiB - 1], 0);
+		plat_unmap(p, slot);
+		plat_unmap(q, slot);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct unit_test tests[] = {
+		UNIT_TEST(test_orders, UNIT_SHARED),
+		UNIT_TEST(test_neighbours, UNIT_SHARED),
+		UNIT_TEST(test_unknown_addresses, UNIT_SHARED),
+		UNIT_TEST(test_join, UNIT_SHARED),
+		UNIT_TEST(test_join_around, UNIT_SHARED),
+		UNIT_TEST(test_choice, UNIT_SHARED),
+		UNIT_TEST(test_trim_block, UNIT_SHARED),
+		UNIT_TEST(test_trim_runs, UNIT_SHARED),
+		UNIT_TEST(test_segments_go, UNIT_SHARED),
+		UNIT_TEST(test_reserve_most, UNIT_SHARED),
+		UNIT_TEST(test_reserve_least, UNIT_SHARED),
+		UNIT_TEST(test_nowait, UNIT_SHARED),
+		UNIT_TEST(test_nodes, UNIT_SHARED),
+		UNIT_TEST(test_failures, UNIT_SHARED),
+		UNIT_TEST(test_failing_growth, UNIT_SHARED),
+		UNIT_TEST(test_short_of_addresses, UNIT_SHARED),
+		UNIT_TEST(test_history, UNIT_SHARED),
+		UNIT_TEST(test_threads, UNIT_REAL),
+		UNIT_TEST(test_reservations, UNIT_REAL),
+	};
+
+	return unit_main(argc, argv, tests, array_size(tests));
+}

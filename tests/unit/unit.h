@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the unit tests share.
+ *
+ * Each test runs in a process of its own, once for each of the modes it names, so that it finds an
+ * allocator that nobody has used. The process has a machine made up for it: four CPUs on one node,
+ * unless the test asks for another one. What a test prints is shown when it fails.
+ *
+ *  FAKED   the sequences of rseq, on a struct rseq that the kernel does not know: the test says which
+ *          CPU the thread is on (unit_on_cpu()). Other threads, such as reclaimers, are unregistered
+ *          and use foreign slots. Nothing depends on luck.
+ *  SHARED  compare-exchange, as without rseq; the thread stays on one real CPU
+ *  REAL    what the library makes of the machine, with its own CPUs and nodes
+ *
+ * A program takes words as arguments; then only tests with one of them in their name run.
+ */
+#ifndef USLUB_TESTS_UNIT_H
+#define USLUB_TESTS_UNIT_H
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "platform/platform.h"
+#include "machine.h"
+
+enum { UNIT_FAKED = 1, UNIT_SHARED = 2, UNIT_REAL = 4 };
+
+#define UNIT_BOTH (UNIT_FAKED | UNIT_SHARED)
+#define UNIT_ALL  (UNIT_BOTH | UNIT_REAL)
+
+struct unit_test {
+	const char *name;
+	void (*fn)(void **state);
+	unsigned modes;
+};
+
+#define UNIT_TEST(fn, modes)                                                                       \
+	{                                                                                          \
+		#fn, fn, modes                                                                     \
+	}
+
+int unit_main(int argc, char **argv, const struct unit_test *tests, size_t n);
+
+/* The mode of this process. */
+unsigned unit_mode(void);
+
+/* FAKED: the CPU that the thread is on from here on; -1: it is not registered. */
+void unit_on_cpu(int cpu);
+
+/*
+ * Another machine, before the first cache: lists as in /sys, such as "0-3,8". `present` may be NULL,
+ * as possible; `nodes` has the CPUs of node 0, 1, ..., nnodes of them.
+ */
+void unit_machine(const char *possible, const char *present, const char *const *nodes,
+		  unsigned nnodes);
+
+/* A file below a directory, made with its parents; the whole directory goes by unit_remove(). */
+void unit_directory(char *root, size_t size);
+void unit_file(const char *root, const char *path, const char *text);
+void unit_remove(const char *root);
+
+/*
+ * Runs fn in a child and gives what waitpid() says. What it writes to stderr is put into `text`. A child
+ * that does not end within `seconds` is ended by SIGALRM.
+ */
+int unit_child(void (*fn)(void *), void *arg, char *text, size_t size, unsigned seconds);
+
+/* fn must abort, and the message must hold all of `words`. */
+void unit_dies(void (*fn)(void *), void *arg, const char *words);
+
+/* Occurrences of a word in a text. */
+unsigned unit_occurrences(const char *text, const char *word);
+
+/* Ends the test here; it counts as skipped. */
+void unit_skip(const char *why) __attribute__((noreturn));
+
+/* Waits until the condition holds, some seconds at most. */
+bool unit_wait(bool (*condition)(void *), void *arg);
+
+/* n, or a tenth where everything is slow: under valgrind, or with USLUB_TEST_QUICK set. */
+unsigned unit_scaled(unsigned n);
+bool unit_sanitized(void); /* with a sanitizer, which has an address space of its own */
+bool unit_under_valgrind(void);
+
+/* A sequence of numbers that is the same in each run. */
+void unit_seed(uint64_t seed);
+uint64_t unit_random(void);
+unsigned unit_below(unsigned n); /* 0..n-1 */
+
+/* Assertions that say where they are used, also from helpers: unit_equal(got, wanted). */
+#define unit_equal(a, b) unit_equal_at((uint64_t)(a), (uint64_t)(b), #a, #b, __FILE__, __LINE__)
+void unit_equal_at(uint64_t a, uint64_t b, const char *what, const char *wanted, const char *file,
+		   int line);
+
+#endif /* USLUB_TESTS_UNIT_H */
