@@ -289,6 +289,7 @@ static bool dispose_one_sheaf(struct rcu_domain *d)
 	s = d->matured ? d->batch : NULL;
 	if (s) {
 		d->batch = s->next;
+		plat_thread_enter(&d->assisting);
 		plat_fetch_add(&d->assisting, 1);
 	}
 	plat_unlock(&d->batch_lock);
@@ -296,6 +297,7 @@ static bool dispose_one_sheaf(struct rcu_domain *d)
 		return false;
 	dispose_sheaf(s);
 	plat_fetch_sub(&d->assisting, 1);
+	plat_thread_leave(&d->assisting);
 	return true;
 }
 
@@ -565,7 +567,7 @@ void rcu_child(void)
 		d->awake = ASLEEP;
 		d->waiters = 0;
 		d->matured = false;
-		d->assisting = 0;
+		d->assisting = plat_thread_in(&d->assisting) ? 1 : 0;
 	}
 }
 

@@ -65,20 +65,28 @@ static void each_lock(void (*fn)(struct plat_lock *))
 	fn(arena_lock());
 }
 
+static struct plat_signals signals_before; /* the forking thread's; under the registry lock */
+
 static void fork_prepare(void)
 {
-	plat_signals_block();
+	struct plat_signals before;
+
+	plat_signals_block(&before);
 	take(&registry_lock);
+	signals_before = before;
 	rcu_fork_prepare();
 	each_lock(take);
 }
 
 static void fork_done(bool child)
 {
+	struct plat_signals before;
+
 	each_lock(give);
 	rcu_fork_done(child);
+	before = signals_before;
 	give(&registry_lock);
-	plat_signals_restore();
+	plat_signals_restore(&before);
 }
 
 static void fork_parent(void)

@@ -121,22 +121,19 @@ int plat_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)
 	return -pthread_atfork(prepare, parent, child);
 }
 
-static sigset_t signals_before;
+_Static_assert(sizeof(struct plat_signals) >= sizeof(sigset_t), "a signal mask fits");
 
-void plat_signals_block(void)
+void plat_signals_block(struct plat_signals *before)
 {
-	sigset_t all, before;
+	sigset_t all;
 
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	signals_before = before;
+	pthread_sigmask(SIG_SETMASK, &all, (sigset_t *)before);
 }
 
-void plat_signals_restore(void)
+void plat_signals_restore(const struct plat_signals *before)
 {
-	sigset_t before = signals_before;
-
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_sigmask(SIG_SETMASK, (const sigset_t *)before, NULL);
 }
 
 const char *plat_env(const char *name)
