@@ -217,12 +217,10 @@ uint64_t rcu_oldest(const struct rcu_domain *d)
 /* ---- the reclaimer -------------------------------------------------------------------------------- */
 
 /* After its grace period: a sheaf to its barn, else its objects to their slabs. */
-static void dispose_sheaf(struct uslub_sheaf *s)
+static void put_matured(struct uslub_cache *c, struct uslub_sheaf *s)
 {
-	struct uslub_cache *c = s->cache;
 	struct barn *barn = s->node == NODE_NO_BARN ? NULL : &c->barns[s->node];
 
-	plat_fetch_sub(&c->rcu_queued, s->fill);
 	if (s->fill) {
 		if (barn && barn_put_full(barn, s, false, false)) {
 			count(counters(c), CTR_barn_put);
@@ -238,6 +236,16 @@ static void dispose_sheaf(struct uslub_sheaf *s)
 		sheaf_free(c, s, 0);
 }
 
+/* Pending until it is done, so that a count of 0 means quiet. */
+static void dispose_sheaf(struct uslub_sheaf *s)
+{
+	struct uslub_cache *c = s->cache;
+	unsigned n = s->fill;
+
+	put_matured(c, s);
+	plat_fetch_sub(&c->rcu_queued, n);
+}
+
 static struct uslub_cache *cache_of(void *object)
 {
 	struct slab *slab = (struct slab *)supply_page_of(object);
@@ -251,8 +259,8 @@ static void dispose_block(struct rcu_domain *d, struct block *b)
 
 	for (size_t i = 0; i < b->used; i++) {
 		c = cache_of(b->objects[i]);
-		plat_fetch_sub(&c->rcu_queued, 1);
 		cache_free_slabs(c, &b->objects[i], 1, 0);
+		plat_fetch_sub(&c->rcu_queued, 1);
 	}
 	block_free(d, b);
 }
