@@ -6,8 +6,8 @@
  * turn comes with "sheaf-boot"; internal caches live as long as the program.
  *
  * Destroying first waits for what is deferred, then empties the CPUs, the barns and the lists, in this
- * order, since each step fills the next. If a slab is left then, an object is still out: the cache stays,
- * only colder.
+ * order, since each step fills the next. If a slab or a sheaf is left then, an object or a prefilled sheaf
+ * is still out: the cache stays, only colder.
  */
 #include <errno.h>
 #include <string.h>
@@ -17,6 +17,12 @@
 #define KNOWN_FLAGS	  (USLUB_HWCACHE_ALIGN | USLUB_TYPESAFE_BY_RCU | USLUB_MERGE)
 #define SHEAF_CACHE_STEP  64 /* sizes of internal caches */
 #define INTERNAL_CAPACITY 28 /* sheaves of internal caches: 256 bytes */
+
+/* The length has been checked. */
+static void copy_name(char to[CACHE_NAME_MAX], const char *from)
+{
+	memcpy(to, from, strlen(from) + 1);
+}
 
 /* ---- formulas ------------------------------------------------------------------------------------- */
 
@@ -153,7 +159,7 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 		layout.min_objects = (unsigned)c->policy.slab_min_objects;
 	if (!slab_class_init(&c->class, &layout))
 		return -EINVAL;
-	strcpy(c->name, name);
+	copy_name(c->name, name);
 	c->args = *args;
 	c->refcount = 1;
 	list_init(&c->aliases);
@@ -235,7 +241,7 @@ static struct uslub_cache *merge(const char *name, size_t size, const struct usl
 		alias = arena_alloc(sizeof(*alias));
 		if (!alias)
 			return NULL;
-		strcpy(alias->name, name);
+		copy_name(alias->name, name);
 		list_add(&c->aliases, &alias->link);
 		c->refcount++;
 		return c;
@@ -283,13 +289,20 @@ static bool unmerge(struct uslub_cache *c)
 	return shared;
 }
 
+/* Prefilled sheaves that were not returned: all others are gone by now. */
+static bool sheaves_out(const struct uslub_cache *c)
+{
+	return counters_sum(counters(c), CTR_sheaf_alloc) !=
+	       counters_sum(counters(c), CTR_sheaf_free);
+}
+
 int uslub_cache_destroy(struct uslub_cache *c)
 {
 	if (!c || unmerge(c))
 		return 0;
 	rcu_barrier_dead(c);
 	cache_drain(c, true);
-	if (cache_release_slabs(c))
+	if (cache_release_slabs(c) || sheaves_out(c))
 		return -EBUSY;
 	plat_lock(&registry_lock);
 	list_del(&c->link);

@@ -265,14 +265,17 @@ static void put_surplus(struct node *n, struct slab *slab, unsigned head, unsign
 
 	plat_lock(&n->list_lock);
 	before = plat_load_acquire(&slab->state);
-	do {
+	for (;;) {
 		if (state_head(before) && !last)
 			for (unsigned rest = head; rest;)
 				rest = slab_walk(slab, rest, &last, 1);
 		if (last)
 			slab_set_end(slab, last, state_head(before));
 		after = state_make(before, head, state_inuse(before) - cnt, SLAB_LISTED);
-	} while (!plat_cas(&slab->state, &before, after));
+		if (plat_cas(&slab->state, &before, after))
+			break;
+		count(counters_of(n), CTR_cmpxchg_double_fail);
+	}
 	if (state_where(before) != SLAB_LISTED)
 		list_slab(n, slab, true);
 	plat_unlock(&n->list_lock);

@@ -737,8 +737,11 @@ static bool still_closed(const struct closing *c)
 	       (plat_load_acquire(&c->slot->word) & WORD_WHO) == WORD_WHO_REMOTE;
 }
 
-/* Closes all n slots, or as many as it can before the end. */
-static void close_slots(struct closing *c, unsigned n)
+/*
+ * Closes all n slots, or as many as it can before the end. It dawdles before the membarrier: that
+ * is where stragglers commit.
+ */
+static void close_slots(struct closing *c, unsigned n, uint64_t *random)
 {
 	unsigned left = 0;
 
@@ -749,6 +752,7 @@ static void close_slots(struct closing *c, unsigned n)
 		c[i].early[1] = plat_load(&c[i].slot->sheaf[1]);
 	}
 	do {
+		dawdle((unsigned)random_below(random, 4000));
 		if (broken != NO_MEMBARRIER && plat_membarrier())
 			found("membarrier failed");
 		left = 0;
@@ -791,7 +795,7 @@ static void scribble(struct uslub_sheaf *s, unsigned turns)
 static void exchange_sheaves(struct closing *c, uint64_t *random)
 {
 	uint64_t w = broken == FIRST_WORD ? c->first : c->word;
-	unsigned turns = (unsigned)random_below(random, 40000);
+	unsigned turns = (unsigned)random_below(random, 20000);
 	struct uslub_sheaf *s[2], *main;
 	int avail;
 
@@ -832,7 +836,7 @@ static void *closer_main(void *arg)
 		if (!random_below(&random, 4)) /* a foreign one */
 			c[n++].slot = slot_of(plat_ncpu() +
 					      (unsigned)random_below(&random, PLAT_FOREIGN_SLOTS));
-		close_slots(c, n);
+		close_slots(c, n, &random);
 		for (unsigned i = 0; i < n; i++)
 			if (c[i].mine)
 				exchange_sheaves(&c[i], &random);

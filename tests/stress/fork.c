@@ -5,8 +5,8 @@
  *   --part=threads  16 threads allocate, free and free by RCU; one forks. Every child allocates 10,000
  *                   objects of each cache, frees half of them by RCU, waits for them, shrinks, and its
  *                   counters add up
- *   --part=readers  the same, with registered threads that are readers, but not at the time of a fork,
- *                   which is all that the memb flavor asks for
+ *   --part=readers  the same, with readers that are not registered at the time of a fork, which is what
+ *                   the memb flavor asks for
  *   --part=queued   the same, with grace periods of some milliseconds, so that deferred frees are always
  *                   on their way at the time of the fork
  *   --part=bp       the bp flavor, readers anywhere, and its own calls around the fork
@@ -136,29 +136,44 @@ static void *churner(void *arg)
 	return NULL;
 }
 
-/* Reads the published object, or nothing while a fork is under way. */
-static void *reader(void *arg)
+static void read_section(void)
 {
 	const uint64_t *o;
-	bool locks = arg;
 
+	reader_enter();
+	o = load(&published);
+	if (o && peek(o) != 77)
+		die("a published object has changed");
+	sched_yield();
+	if (o && peek(o) != 77)
+		die("a published object has changed");
+	reader_leave();
+}
+
+static void *__attribute__((unused)) reader(void *arg)
+{
 	flavor.register_thread();
-	while (!load(&stop)) {
-		if (locks)
-			pthread_rwlock_rdlock(&reading);
-		reader_enter();
-		o = load(&published);
-		if (o && __atomic_load_n(o, __ATOMIC_RELAXED) != 77)
-			die("a published object has changed");
-		sched_yield();
-		if (o && __atomic_load_n(o, __ATOMIC_RELAXED) != 77)
-			die("a published object has changed");
-		reader_leave();
-		if (locks)
-			pthread_rwlock_unlock(&reading);
-	}
+	while (!load(&stop))
+		read_section();
 	flavor.unregister_thread();
-	return NULL;
+	return arg;
+}
+
+/*
+ * With other flavors than bp no thread may be registered at the time of a fork but the forking one: the
+ * child would find those of vanished threads in a list.
+ */
+static void *polite_reader(void *arg)
+{
+	while (!load(&stop)) {
+		pthread_rwlock_rdlock(&reading);
+		flavor.register_thread();
+		for (unsigned i = 0; i < 20; i++)
+			read_section();
+		flavor.unregister_thread();
+		pthread_rwlock_unlock(&reading);
+	}
+	return arg;
 }
 
 static void publish(void)
@@ -167,7 +182,7 @@ static void publish(void)
 
 	if (!o)
 		die("uslub_cache_alloc: %s", strerror(errno));
-	__atomic_store_n(o, 77, __ATOMIC_RELAXED);
+	poke(o, 77);
 	uslub_cache_free_rcu(caches[0], swap(&published, o));
 }
 
@@ -285,9 +300,10 @@ static void destroy_caches(void)
 struct plan {
 	const char *part;
 	const struct rcu_flavor_struct *flavor;
-	bool locks; /* readers keep away from forks */
-	unsigned readers;
 	unsigned threads;
+	unsigned least; /* forks */
+	unsigned readers;
+	void *(*reader)(void *);
 	void (*before)(void), (*parent)(void), (*child)(void); /* the flavor's own */
 	void (*grace_period)(void);
 };
@@ -298,10 +314,10 @@ static unsigned forks(const struct plan *plan, double seconds, uint64_t *(*mine)
 	unsigned n = 0;
 	pid_t pid;
 
-	while (now() < end || n < 3) {
+	while (now() < end || n < plan->least) {
 		publish();
 		stress_phase = "forks";
-		if (plan->locks)
+		if (plan->reader == polite_reader)
 			pthread_rwlock_wrlock(&reading);
 		if (plan->before)
 			plan->before();
@@ -313,7 +329,7 @@ static unsigned forks(const struct plan *plan, double seconds, uint64_t *(*mine)
 		}
 		if (plan->parent)
 			plan->parent();
-		if (plan->locks)
+		if (plan->reader == polite_reader)
 			pthread_rwlock_unlock(&reading);
 		store(&resting, n % 8 != 0);
 		reap(pid);
@@ -337,9 +353,8 @@ static void with_threads(const struct plan *plan, double seconds)
 	for (unsigned k = 0; k < KINDS; k++)
 		alloc_some(caches[k], mine[k], MINE);
 	for (unsigned i = 0; i < plan->threads + plan->readers; i++)
-		if (pthread_create(&thread[i], NULL, i < plan->threads ? churner : reader,
-				   i < plan->threads ? (void *)(uintptr_t)(i * 100)
-						     : (void *)plan->locks))
+		if (pthread_create(&thread[i], NULL, i < plan->threads ? churner : plan->reader,
+				   (void *)(uintptr_t)(i * 100)))
 			die("pthread_create");
 	n = forks(plan, seconds, mine);
 	stress_phase = "threads end";
@@ -588,7 +603,9 @@ int main(int argc, char **argv)
 {
 	const char *part = option(argc, argv, "part");
 	double seconds = stress_seconds(3);
-	struct plan plan = { .part = part, .flavor = &urcu_memb_flavor, .threads = THREADS };
+	struct plan plan = {
+		.part = part, .flavor = &urcu_memb_flavor, .threads = THREADS, .least = 3
+	};
 
 	seed = stress_seed(argc, argv);
 	watchdog(100 + 2 * (unsigned)seconds);
@@ -603,10 +620,11 @@ int main(int argc, char **argv)
 	} else if (!strcmp(part, "vfork")) {
 		part_vfork(seconds / 2);
 	} else if (!strcmp(part, "threads")) {
+		plan.least = STRESS_TSAN || STRESS_ASAN ? 20 : 200;
 		with_threads(&plan, seconds);
 	} else if (!strcmp(part, "readers")) {
 		plan.readers = 2;
-		plan.locks = true;
+		plan.reader = polite_reader;
 		with_threads(&plan, seconds);
 	} else if (!strcmp(part, "queued")) {
 		plan.grace_period = some_ms;
@@ -616,6 +634,7 @@ int main(int argc, char **argv)
 #ifdef HAVE_URCU_BP
 		plan.flavor = &urcu_bp_flavor;
 		plan.readers = 2;
+		plan.reader = reader;
 		plan.before = bp_before;
 		plan.parent = bp_parent;
 		plan.child = bp_child;

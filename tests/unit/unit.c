@@ -283,6 +283,61 @@ void unit_equal_at(uint64_t a, uint64_t b, const char *what, const char *wanted,
 	_fail(file, line);
 }
 
+/* ---- caches --------------------------------------------------------------------------------------- */
+
+uint64_t unit_stat(const struct uslub_cache *c, enum uslub_stat which)
+{
+	uint64_t value;
+
+	assert_int_equal(uslub_cache_stat(c, which, &value), 0);
+	return value;
+}
+
+struct held {
+	uint64_t objects, sheaves;
+};
+
+static void add_slot(struct held *h, const struct percpu_slot *slot)
+{
+	const struct uslub_sheaf *other = slot->sheaf[!word_which(slot->word)];
+
+	h->objects += word_avail(slot->word) + (other ? other->fill : 0);
+	h->sheaves += (slot->sheaf[0] != NULL) + (slot->sheaf[1] != NULL);
+}
+
+static void add_stack(struct held *h, const struct uslub_sheaf *s, bool one)
+{
+	for (; s; s = one ? NULL : s->next) {
+		h->objects += s->fill;
+		h->sheaves++;
+	}
+}
+
+void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefilled, uint64_t failed,
+			 int line)
+{
+	struct held h = { 0, prefilled };
+	uint64_t outside = stat_of(c, objects);
+
+	for (unsigned cpu = 0; cpu < c->nslots; cpu++) {
+		add_slot(&h, &c->pcs[cpu].main);
+		add_slot(&h, &c->pcs[cpu].rcu);
+	}
+	for (unsigned n = 0; n < plat_nnodes(); n++) {
+		add_stack(&h, c->barns[n].full, false);
+		add_stack(&h, c->barns[n].empty, false);
+		add_stack(&h, c->barns[n].partial, true);
+	}
+	unit_equal_at(outside, live + h.objects, "objects outside of slabs",
+		      "those in hands and sheaves", c->name, line);
+	unit_equal_at(stat_of(c, sheaf_refill) + stat_of(c, alloc_slowpath) - failed -
+			      stat_of(c, sheaf_flush) - stat_of(c, free_slowpath),
+		      outside, "what counters say was taken from slabs", "what is outside of them",
+		      c->name, line);
+	unit_equal_at(stat_of(c, sheaf_alloc) - stat_of(c, sheaf_free), h.sheaves,
+		      "sheaves made and not freed", "sheaves that there are", c->name, line);
+}
+
 /* ---- the runner ----------------------------------------------------------------------------------- */
 
 static const char *mode_name(unsigned m)

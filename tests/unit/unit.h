@@ -28,6 +28,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include <uslub/uslub.h>
 #include "platform/platform.h"
 #include "machine.h"
 
@@ -94,6 +95,21 @@ bool unit_under_valgrind(void);
 void unit_seed(uint64_t seed);
 uint64_t unit_random(void);
 unsigned unit_below(unsigned n); /* 0..n-1 */
+
+/* A statistic of a cache, by its name. */
+#define stat_of(c, name) unit_stat(c, USLUB_STAT_##name)
+uint64_t unit_stat(const struct uslub_cache *c, enum uslub_stat which);
+
+/*
+ * What must hold of a quiet cache, whatever was done to it. `live` objects are in the hands of the test,
+ * those in prefilled sheaves included, of which there are `prefilled`; `failed` calls for single objects
+ * got none. Then nothing is lost: objects outside of slabs are those, and those in sheaves; they are as
+ * many as were taken from slabs and not given back; and sheaves are as many as were made.
+ */
+void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefilled, uint64_t failed,
+			 int line);
+#define unit_check_cache(c, live, prefilled, failed)                                               \
+	unit_check_cache_at(c, live, prefilled, failed, __LINE__)
 
 /* Assertions that say where they are used, also from helpers: unit_equal(got, wanted). */
 #define unit_equal(a, b) unit_equal_at((uint64_t)(a), (uint64_t)(b), #a, #b, __FILE__, __LINE__)

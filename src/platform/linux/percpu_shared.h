@@ -12,6 +12,7 @@
 
 #include "platform/percpu.h"
 #include "plat_atomic.h"
+#include "plat_thread.h"
 
 static inline bool shared_close(struct percpu_slot *slot, uint64_t *w)
 {

@@ -14,35 +14,12 @@
 
 #include "platform/percpu.h"
 #include "plat_atomic.h"
+#include "plat_thread.h"
 
 hidden extern ptrdiff_t plat_rseq_offset; /* from the thread pointer to its struct rseq */
 hidden extern uint32_t plat_seq_limit;	  /* CPUs served by sequences; 0 without rseq */
 
 hidden unsigned plat_slot_shared(void);
-
-/*
- * What the thread is in the middle of, in case that a signal handler forks: a place (any address) that it
- * will set right itself when the handler returns, in the child as well. One at a time; a handler's own
- * places, entered on top, are left before it returns.
- */
-extern __thread void *plat_thread_place __attribute__((tls_model("initial-exec"))) hidden;
-
-static inline void plat_thread_enter(void *place)
-{
-	if (!plat_thread_place)
-		plat_thread_place = place;
-}
-
-static inline void plat_thread_leave(void *place)
-{
-	if (plat_thread_place == place)
-		plat_thread_place = NULL;
-}
-
-static inline bool plat_thread_in(const void *place)
-{
-	return plat_thread_place == place;
-}
 
 #if defined(__x86_64__)
 #include "percpu_x86_64.h"
