@@ -55,7 +55,7 @@ static noinline void *alloc_rest(struct uslub_cache *c, unsigned flags)
 	void *object = NULL;
 
 	if (flags)
-		object = seq_pop(&c->pcs, &c->pop_cpus, 0);
+		object = seq_pop(&c->main_slots, &c->pop_cpus, 0);
 	if (!object)
 		object = cache_alloc_slow(c, flags);
 	return zeroed(c, object, flags);
@@ -63,7 +63,7 @@ static noinline void *alloc_rest(struct uslub_cache *c, unsigned flags)
 
 void *uslub_cache_alloc(struct uslub_cache *c, unsigned flags)
 {
-	void *object = seq_pop(&c->pcs, &c->pop_cpus, flags << SEQ_GATE_SHIFT);
+	void *object = seq_pop(&c->main_slots, &c->pop_cpus, flags << SEQ_GATE_SHIFT);
 
 	return likely(object) ? object : alloc_rest(c, flags);
 }
@@ -207,7 +207,7 @@ void uslub_cache_free(struct uslub_cache *c, void *object)
 {
 	if (unlikely(!object))
 		return;
-	if (likely(seq_push(&c->pcs, &c->push_cpus, PCS_MAIN, object) == SEQ_DONE))
+	if (likely(seq_push(&c->main_slots, &c->push_cpus, object) == SEQ_DONE))
 		return;
 	cache_free_slow(c, object, 0);
 }
@@ -216,7 +216,7 @@ void uslub_cache_free_nolock(struct uslub_cache *c, void *object)
 {
 	if (unlikely(!object))
 		return;
-	if (likely(seq_push(&c->pcs, &c->push_cpus, PCS_MAIN, object) == SEQ_DONE))
+	if (likely(seq_push(&c->main_slots, &c->push_cpus, object) == SEQ_DONE))
 		return;
 	cache_free_slow(c, object, USLUB_NOLOCK);
 }

@@ -135,6 +135,8 @@ static void open_fast_paths(struct uslub_cache *c)
 	uint32_t cpus = c->capacity ? plat_seq_limit : 0;
 	bool look_at_node = plat_nnodes() > 1;
 
+	c->main_slots = &c->pcs[0].main;
+	c->rcu_slots = &c->pcs[0].rcu;
 	c->pop_cpus = cpus;
 	c->push_cpus = look_at_node ? 0 : cpus;
 	c->rcu_cpus = look_at_node || !c->domain ? 0 : cpus;

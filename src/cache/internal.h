@@ -29,7 +29,9 @@ struct idle_seen {
 
 struct uslub_cache {
 	/* The fast paths read this line and no other. */
-	struct pcs *pcs;
+	struct percpu_slot *main_slots; /* of CPU 0; the others follow a struct pcs apart */
+	struct percpu_slot *rcu_slots;
+	struct pcs *pcs;    /* both are in here */
 	uint32_t pop_cpus;  /* CPUs whose slots the inline sequences may use: all, or 0 */
 	uint32_t push_cpus; /* 0 as well where frees have to look at the object's node */
 	uint32_t rcu_cpus;

@@ -291,13 +291,14 @@ static bool dispose_other(struct rcu_domain *d)
  */
 static bool dispose_one_sheaf(struct rcu_domain *d)
 {
+	struct plat_place here;
 	struct uslub_sheaf *s;
 
 	plat_lock(&d->batch_lock);
 	s = d->matured ? d->batch : NULL;
 	if (s) {
 		d->batch = s->next;
-		plat_thread_enter(&d->assisting);
+		plat_enter(&here, &d->assisting);
 		plat_fetch_add(&d->assisting, 1);
 	}
 	plat_unlock(&d->batch_lock);
@@ -305,7 +306,7 @@ static bool dispose_one_sheaf(struct rcu_domain *d)
 		return false;
 	dispose_sheaf(s);
 	plat_fetch_sub(&d->assisting, 1);
-	plat_thread_leave(&d->assisting);
+	plat_leave(&here);
 	return true;
 }
 
@@ -694,10 +695,11 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 	uint32_t *inflight = &c->pcs[cpu].rcu_inflight;
 	enum seq_result result;
 	struct uslub_sheaf *old;
+	struct plat_place here;
 	uint64_t queued = 0;
 	int jump;
 
-	plat_thread_enter(inflight);
+	plat_enter(&here, inflight);
 	plat_fetch_add(inflight, 1);
 	result = seq_give_other(cpu, slot, *hand);
 	if (result == SEQ_DONE)
@@ -715,7 +717,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 		}
 	}
 	plat_fetch_sub(inflight, 1);
-	plat_thread_leave(inflight);
+	plat_leave(&here);
 	assist(c, queued);
 	return result;
 }
@@ -762,7 +764,7 @@ void uslub_cache_free_rcu(struct uslub_cache *c, void *object)
 {
 	if (unlikely(!object))
 		return;
-	if (likely(seq_push(&c->pcs, &c->rcu_cpus, PCS_RCU, object) == SEQ_DONE))
+	if (likely(seq_push(&c->rcu_slots, &c->rcu_cpus, object) == SEQ_DONE))
 		return;
 	free_rcu_slow(c, object);
 }

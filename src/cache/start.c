@@ -11,7 +11,7 @@
  *
  * A signal handler that forks may have interrupted its own thread under a lock. That lock is left alone:
  * the thread exists in the child, too, and will give it back there; the same goes for a slot that it had
- * closed (plat_thread_enter()). Signals are blocked from prepare to the end, so that two forks of one
+ * closed (plat_enter()). Signals are blocked from prepare to the end, so that two forks of one
  * thread do not nest.
  */
 #include "cache/internal.h"

@@ -20,8 +20,8 @@
  *    Each is one transaction of the thread with the CPU it runs on: it commits by its last store, or
  *    did nothing. With rseq the kernel restarts it when the thread was preempted, migrated or
  *    signalled in between; without, it closes the slot by compare-exchange, works, and opens it again.
- *    Arguments: `slot` (the address of CPU 0's slot for pop and push, which find their CPU themselves;
- *    that of CPU `cpu` for the others, which fail when they run elsewhere).
+ *    Arguments: `slot` (for pop and push the slot of CPU 0, from which they find their CPU's, a struct pcs
+ *    apart; that of CPU `cpu` for the others, which fail when they run elsewhere).
  *
  *    pop:       w = slot->word; if avail(w) = 0: EMPTY (which pop says by NULL)
  *               object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP

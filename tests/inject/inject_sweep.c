@@ -150,6 +150,7 @@ struct cell {
 } cacheline;
 
 static struct pcs *slots;
+static struct percpu_slot *main_slots;
 static unsigned nslots;
 static struct cell *base_cells, *add_cells;
 static unsigned cpus[MAX_CPUS], ncpus;
@@ -316,7 +317,7 @@ static enum seq_result pop_one(void **object)
 {
 	unsigned cpu, n;
 
-	*object = seq_pop(&slots, &plat_seq_limit, 0);
+	*object = seq_pop(&main_slots, &plat_seq_limit, 0);
 	if (*object)
 		return SEQ_DONE;
 	cpu = plat_slot();
@@ -329,7 +330,7 @@ static enum seq_result push_one(void *object)
 	enum seq_result result;
 	unsigned cpu, n;
 
-	result = seq_push(&slots, &plat_seq_limit, offsetof(struct pcs, main), object);
+	result = seq_push(&main_slots, &plat_seq_limit, object);
 	if (result != SEQ_EMPTY)
 		return result;
 	cpu = plat_slot();
@@ -866,6 +867,7 @@ static void make_world(unsigned sheaf_capacity, uint64_t seed)
 	nsheaves = 2 * nslots + 8 * MAX_WORKERS;
 	nobjects = nsheaves * capacity / 2;
 	slots = zeroed(nslots, sizeof(*slots));
+	main_slots = &slots[0].main;
 	base_cells = zeroed(nslots, sizeof(*base_cells));
 	add_cells = zeroed(nslots, sizeof(*add_cells));
 	arena = zeroed(nobjects, 16);

@@ -12,6 +12,18 @@
 #include <sys/stat.h>
 #include "misuse.h"
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 #define SOMEBODY  65534
 #define COMPLAINT "uslub: USLUB_POLICY: unknown policy \"no-such=1\" ignored; see uslub(7)\n"
 
@@ -89,6 +101,9 @@ int main(int argc, char **argv)
 		return copy();
 	if (geteuid())
 		return skip("only root can make a program run with more rights");
+	/* the bit turns on address space randomisation, which may not agree with the sanitizer */
+	if (SANITIZED)
+		return skip("the sanitizer's shadow may have no place in the copy");
 	make_copy();
 	plain = run_copy(0755, said, sizeof(said));
 	secure = run_copy(04755, said_secure, sizeof(said_secure));

@@ -65,6 +65,7 @@ static const struct {
 
 static struct uslub_cache *caches[KINDS];
 static bool stop;
+static unsigned at_work;
 static bool resting; /* a child is at work: the others leave it some of the machine */
 static uint64_t operations, seed;
 static pthread_rwlock_t reading = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
@@ -126,6 +127,8 @@ static void *churner(void *arg)
 	uint64_t random = seed + (uintptr_t)arg, n = 0;
 
 	for (; !load(&stop); n++) {
+		if (n == 10)
+			bump(&at_work, 1);
 		while (load(&resting) && !load(&stop))
 			pause_us(200);
 		churn(caches[below(&random, KINDS)], &random);
@@ -153,6 +156,7 @@ static void read_section(void)
 static void *__attribute__((unused)) reader(void *arg)
 {
 	flavor.register_thread();
+	bump(&at_work, 1);
 	while (!load(&stop))
 		read_section();
 	flavor.unregister_thread();
@@ -165,6 +169,7 @@ static void *__attribute__((unused)) reader(void *arg)
  */
 static void *polite_reader(void *arg)
 {
+	bump(&at_work, 1);
 	while (!load(&stop)) {
 		pthread_rwlock_rdlock(&reading);
 		flavor.register_thread();
@@ -356,6 +361,10 @@ static void with_threads(const struct plan *plan, double seconds)
 		if (pthread_create(&thread[i], NULL, i < plan->threads ? churner : plan->reader,
 				   (void *)(uintptr_t)(i * 100)))
 			die("pthread_create");
+	/* A thread that is just being made may hold a lock of the C library's or a sanitizer's malloc. */
+	stress_phase = "threads begin";
+	while (load(&at_work) < plan->threads + plan->readers)
+		pause_us(1000);
 	n = forks(plan, seconds, mine);
 	stress_phase = "threads end";
 	store(&stop, true);

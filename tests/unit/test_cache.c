@@ -1243,7 +1243,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_nolock, UNIT_BOTH),
 		UNIT_TEST(test_nolock_busy, UNIT_BOTH),
 		UNIT_TEST(test_nolock_makes_no_system_call, UNIT_BOTH),
-		UNIT_TEST(test_signal_handler, UNIT_ALL),
+		UNIT_TEST(test_signal_handler, UNIT_SHARED | UNIT_REAL),
 		UNIT_TEST(test_bulk_refusals, UNIT_BOTH),
 		UNIT_TEST(test_bulk, UNIT_ALL),
 		UNIT_TEST(test_bulk_fails, UNIT_BOTH),

@@ -120,7 +120,7 @@ static void test_drain(void **state)
 	a->fill = 77; /* a main's fill is stale */
 	set(&slots[2].main, word(3, 1, 8), NULL, c);
 	c->fill = 0;
-	set(&slots[3].main, word(0, 0, 0) & ~0xffffull, NULL, d); /* a spare alone */
+	set(&slots[3].main, word(0, 0, 0) & ~0xffffull, NULL, d);     /* a spare alone */
 	set(&slots[5].main, word(99, 1, 0) & ~0xffffull, NULL, NULL); /* pops alone */
 	set(&slots[6].rcu, word(0, 0, 2), sheaf(4, 2), NULL);
 	unit_equal(drain(PCS_MAIN, 0, 8), 0);
@@ -215,7 +215,8 @@ static void all_closed(unsigned round)
 static void three_slots(void)
 {
 	for (unsigned cpu = 0; cpu < 3; cpu++)
-		set(&slots[cpu].main, word(10 + cpu, 0, 4), sheaf(2 * cpu, 4), sheaf(2 * cpu + 1, 2));
+		set(&slots[cpu].main, word(10 + cpu, 0, 4), sheaf(2 * cpu, 4),
+		    sheaf(2 * cpu + 1, 2));
 }
 
 static void test_closed_meanwhile(void **state)
@@ -423,6 +424,7 @@ static void test_local_holder(void **state)
 /* In the child of a fork that somebody is not there. */
 static void test_child(void **state)
 {
+	struct plat_place here;
 	(void)state;
 	three_slots();
 	slots[1].rcu_inflight = 2;
@@ -435,15 +437,15 @@ static void test_child(void **state)
 	unit_equal(slots[2].rcu.word, word(0, 0, 3));
 	/* But what the forking thread itself was in, it will open itself. */
 	late->word |= WORD_WHO_LOCAL;
-	plat_thread_enter(late);
+	plat_enter(&here, late);
 	pcs_child(slots, NSLOTS);
 	unit_equal(late->word, word(11, 0, 4) | WORD_WHO_LOCAL);
-	plat_thread_leave(late);
-	plat_thread_enter(&slots[1].rcu_inflight);
+	plat_leave(&here);
+	plat_enter(&here, &slots[1].rcu_inflight);
 	slots[1].rcu_inflight = 3;
 	pcs_child(slots, NSLOTS);
 	unit_equal(slots[1].rcu_inflight, 1);
-	plat_thread_leave(&slots[1].rcu_inflight);
+	plat_leave(&here);
 }
 
 /* ---- totals --------------------------------------------------------------------------------------- */

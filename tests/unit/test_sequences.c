@@ -94,7 +94,7 @@ static struct rseq fake;
 static bool restartable; /* what is tested: rseq, or compare-exchange */
 
 static struct pcs slots[NCPU] __attribute__((aligned(CACHE_LINE)));
-static struct pcs *slots_base = slots;
+static struct percpu_slot *main_base = &slots[0].main, *rcu_base = &slots[0].rcu;
 static uint64_t counters[NCPU][FAMILIES];
 static uint64_t storage[NSHEAVES][(sizeof(struct uslub_sheaf) / 8) + SHEAF_CAPACITY_MAX + 1];
 static struct {
@@ -399,7 +399,7 @@ static void apply(const struct call *c, struct outcome *o)
 
 static enum seq_result call_pop(const struct call *c, struct percpu_slot *slot, struct outcome *o)
 {
-	void *object = seq_pop(&slots_base, &plat_seq_limit, 0);
+	void *object = seq_pop(&main_base, &plat_seq_limit, 0);
 
 	if (!restartable) {
 		expect(!object, "pop did not see limit 0");
@@ -415,12 +415,7 @@ static enum seq_result call_push(const struct call *c, struct percpu_slot *slot,
 	enum seq_result result;
 
 	o->n = 1;
-	if (c->family == MAIN)
-		result = seq_push(&slots_base, &plat_seq_limit, offsetof(struct pcs, main),
-				  pushed[0]);
-	else
-		result = seq_push(&slots_base, &plat_seq_limit, offsetof(struct pcs, rcu),
-				  pushed[0]);
+	result = seq_push(c->family == MAIN ? &main_base : &rcu_base, &plat_seq_limit, pushed[0]);
 	if (restartable)
 		return result;
 	if (!expect(result == SEQ_EMPTY, "push did not see limit 0"))
@@ -844,9 +839,9 @@ static void test_wrong_cpu(void **state)
 /* Nothing comes of a pop or push with this limit and this gate. */
 static void check_closed(const uint32_t *limit, uint32_t gate)
 {
-	assert_null(seq_pop(&slots_base, limit, gate));
+	assert_null(seq_pop(&main_base, limit, gate));
 	if (!gate)
-		assert_int_equal(seq_push(&slots_base, limit, 0, &fake), SEQ_EMPTY);
+		assert_int_equal(seq_push(&main_base, limit, &fake), SEQ_EMPTY);
 	check_memory();
 	assert_null(trouble);
 }
@@ -1090,7 +1085,8 @@ static void change_base(void)
 {
 	static struct pcs nothing[NCPU];
 
-	slots_base = nothing;
+	main_base = &nothing[0].main;
+	rcu_base = &nothing[0].rcu;
 }
 
 /* A sequence goes by what it finds after it has begun. */
@@ -1114,7 +1110,8 @@ static void change_at_start(const struct state *s, const struct call *c)
 		steps_end();
 		steps.change = NULL;
 		plat_test_fake_rseq(&fake, NCPU);
-		slots_base = slots;
+		main_base = &slots[0].main;
+		rcu_base = &slots[0].rcu;
 		assert_int_equal(steps.seen, 1);
 		assert_int_equal(o.result,
 				 changes[i] == change_cpu && !fast ? SEQ_AGAIN : SEQ_EMPTY);

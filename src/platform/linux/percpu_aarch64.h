@@ -112,7 +112,8 @@ static inline uint32_t rseq_cpu(void)
  * pop: w = slot->word; if avail(w) = 0: NULL
  *      object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP
  */
-static always_inline void *rseq_pop(struct pcs *const *base, const uint32_t *limit, uint32_t gate)
+static always_inline void *rseq_pop(struct percpu_slot *const *base, const uint32_t *limit,
+				    uint32_t gate)
 {
 	void *object;
 
@@ -153,8 +154,8 @@ static always_inline void *rseq_pop(struct pcs *const *base, const uint32_t *lim
  * push: w = slot->word; if room(w) = 0: EMPTY
  *       sheaf[which]->objects[avail] = object;  COMMIT word = w + PUSH
  */
-static always_inline enum seq_result rseq_push(struct pcs *const *base, const uint32_t *limit,
-					       size_t offset, void *object)
+static always_inline enum seq_result rseq_push(struct percpu_slot *const *base,
+					       const uint32_t *limit, void *object)
 {
 	__asm__ goto volatile(SEQ_BEGIN
 			      SEQ_POINT(SEQ_PUSH_ARMED)
@@ -164,9 +165,6 @@ static always_inline enum seq_result rseq_push(struct pcs *const *base, const ui
 			      "b.hs %l[empty]\n\t"
 			      "ldr x13, %[base]\n\t"
 			      "add x11, x13, x11, lsl %[shift]\n\t"
-			      ".if %c[offset]\n\t" /* ldar knows no displacement */
-			      "add x11, x11, %[offset]\n\t"
-			      ".endif\n\t"
 			      "ldar x12, [x11]\n\t"
 			      SEQ_POINT(SEQ_PUSH_LOADED)
 			      "tst x12, #0xff00\n\t"
@@ -185,7 +183,7 @@ static always_inline enum seq_result rseq_push(struct pcs *const *base, const ui
 			      :
 			      : [rseq] "r"(rseq_area()), [base] "m"(*base), [limit] "m"(*limit),
 				[object] "r"(object), [push] "r"(WORD_PUSH), [shift] "i"(PCS_SHIFT),
-				[which] "i"(WORD_WHICH_SHIFT), [offset] "i"(offset)
+				[which] "i"(WORD_WHICH_SHIFT)
 			      : SEQ_CLOBBERS
 			      : empty, again);
 	return SEQ_DONE;

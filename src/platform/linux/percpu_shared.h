@@ -14,41 +14,42 @@
 #include "plat_atomic.h"
 #include "plat_thread.h"
 
-static inline bool shared_close(struct percpu_slot *slot, uint64_t *w)
+static inline bool shared_close(struct percpu_slot *slot, uint64_t *w, struct plat_place *here)
 {
 	*w = plat_load_acquire(&slot->word);
 	if (*w & WORD_WHO)
 		return false;
-	plat_thread_enter(slot);
+	plat_enter(here, slot);
 	if (plat_cas(&slot->word, w, *w | WORD_WHO_LOCAL))
 		return true;
-	plat_thread_leave(slot);
+	plat_leave(here);
 	return false;
 }
 
-static inline void shared_open(struct percpu_slot *slot, uint64_t w)
+static inline void shared_open(struct percpu_slot *slot, uint64_t w, const struct plat_place *here)
 {
 	plat_store_release(&slot->word, w);
-	plat_thread_leave(slot);
+	plat_leave(here);
 }
 
 static inline enum seq_result shared_pop_n(struct percpu_slot *slot, unsigned n, void **objects,
 					   unsigned *done)
 {
 	struct uslub_sheaf *main;
+	struct plat_place here;
 	uint64_t w;
 	unsigned k;
 
 	w = plat_load(&slot->word);
 	if (!word_avail(w) && !(w & WORD_WHO))
 		return SEQ_EMPTY;
-	if (!shared_close(slot, &w))
+	if (!shared_close(slot, &w, &here))
 		return SEQ_AGAIN;
 	main = slot->sheaf[word_which(w)];
 	k = min(n, word_avail(w));
 	for (unsigned i = 0; i < k; i++)
 		objects[i] = main->objects[word_avail(w) - 1 - i];
-	shared_open(slot, w + k * WORD_POP);
+	shared_open(slot, w + k * WORD_POP, &here);
 	*done = k;
 	return k ? SEQ_DONE : SEQ_EMPTY;
 }
@@ -57,19 +58,20 @@ static inline enum seq_result shared_push_n(struct percpu_slot *slot, unsigned n
 					    void *const *objects, unsigned *done)
 {
 	struct uslub_sheaf *main;
+	struct plat_place here;
 	uint64_t w;
 	unsigned k;
 
 	w = plat_load(&slot->word);
 	if (!word_room(w) && !(w & WORD_WHO))
 		return SEQ_EMPTY;
-	if (!shared_close(slot, &w))
+	if (!shared_close(slot, &w, &here))
 		return SEQ_AGAIN;
 	main = slot->sheaf[word_which(w)];
 	k = min(n, word_room(w));
 	for (unsigned i = 0; i < k; i++)
 		main->objects[word_avail(w) + i] = objects[i];
-	shared_open(slot, w + k * WORD_PUSH);
+	shared_open(slot, w + k * WORD_PUSH, &here);
 	*done = k;
 	return k ? SEQ_DONE : SEQ_EMPTY;
 }
@@ -89,64 +91,68 @@ static inline uint64_t shared_flip(struct percpu_slot *slot, uint64_t w, int *ju
 static inline enum seq_result shared_flip_pop(struct percpu_slot *slot, void **object, int *jump)
 {
 	struct uslub_sheaf *other;
+	struct plat_place here;
 	uint64_t w;
 
-	if (!shared_close(slot, &w))
+	if (!shared_close(slot, &w, &here))
 		return SEQ_AGAIN;
 	other = slot->sheaf[!word_which(w)];
 	if (word_avail(w) || !other || !other->fill) {
-		shared_open(slot, w);
+		shared_open(slot, w, &here);
 		return SEQ_EMPTY;
 	}
 	w = shared_flip(slot, w, jump);
 	*object = other->objects[other->fill - 1];
-	shared_open(slot, w + WORD_POP);
+	shared_open(slot, w + WORD_POP, &here);
 	return SEQ_DONE;
 }
 
 static inline enum seq_result shared_flip_push(struct percpu_slot *slot, void *object, int *jump)
 {
 	struct uslub_sheaf *other;
+	struct plat_place here;
 	uint64_t w;
 
-	if (!shared_close(slot, &w))
+	if (!shared_close(slot, &w, &here))
 		return SEQ_AGAIN;
 	other = slot->sheaf[!word_which(w)];
 	if (word_room(w) || !other || !sheaf_room(other)) {
-		shared_open(slot, w);
+		shared_open(slot, w, &here);
 		return SEQ_EMPTY;
 	}
 	w = shared_flip(slot, w, jump);
 	other->objects[other->fill] = object;
-	shared_open(slot, w + WORD_PUSH);
+	shared_open(slot, w + WORD_PUSH, &here);
 	return SEQ_DONE;
 }
 
 static inline enum seq_result shared_take_other(struct percpu_slot *slot,
 						struct uslub_sheaf **sheaf)
 {
+	struct plat_place here;
 	uint64_t w;
 
 	*sheaf = NULL;
-	if (!shared_close(slot, &w))
+	if (!shared_close(slot, &w, &here))
 		return SEQ_AGAIN;
 	*sheaf = slot->sheaf[!word_which(w)];
 	plat_store(&slot->sheaf[!word_which(w)], NULL);
-	shared_open(slot, w);
+	shared_open(slot, w, &here);
 	return *sheaf ? SEQ_DONE : SEQ_EMPTY;
 }
 
 static inline enum seq_result shared_give_other(struct percpu_slot *slot, struct uslub_sheaf *sheaf)
 {
 	bool vacant;
+	struct plat_place here;
 	uint64_t w;
 
-	if (!shared_close(slot, &w))
+	if (!shared_close(slot, &w, &here))
 		return SEQ_AGAIN;
 	vacant = !slot->sheaf[!word_which(w)];
 	if (vacant)
 		plat_store(&slot->sheaf[!word_which(w)], sheaf);
-	shared_open(slot, w);
+	shared_open(slot, w, &here);
 	return vacant ? SEQ_DONE : SEQ_EMPTY;
 }
 

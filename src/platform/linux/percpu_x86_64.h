@@ -91,7 +91,8 @@ static inline uint32_t rseq_cpu(void)
  * pop: w = slot->word; if avail(w) = 0: NULL
  *      object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP
  */
-static always_inline void *rseq_pop(struct pcs *const *base, const uint32_t *limit, uint32_t gate)
+static always_inline void *rseq_pop(struct percpu_slot *const *base, const uint32_t *limit,
+				    uint32_t gate)
 {
 	void *object;
 
@@ -130,8 +131,8 @@ static always_inline void *rseq_pop(struct pcs *const *base, const uint32_t *lim
  * push: w = slot->word; if room(w) = 0: EMPTY
  *       sheaf[which]->objects[avail] = object;  COMMIT word = w + PUSH
  */
-static always_inline enum seq_result rseq_push(struct pcs *const *base, const uint32_t *limit,
-					       size_t offset, void *object)
+static always_inline enum seq_result rseq_push(struct percpu_slot *const *base,
+					       const uint32_t *limit, void *object)
 {
 	__asm__ goto volatile(SEQ_BEGIN
 			      SEQ_POINT(SEQ_PUSH_ARMED)
@@ -140,24 +141,24 @@ static always_inline enum seq_result rseq_push(struct pcs *const *base, const ui
 			      "jae %l[empty]\n\t"
 			      "shlq %[shift], %%rax\n\t"
 			      "addq %[base], %%rax\n\t"
-			      "movq %c[offset](%%rax), %%rdx\n\t"
+			      "movq (%%rax), %%rdx\n\t"
 			      SEQ_POINT(SEQ_PUSH_LOADED)
 			      "testl $0xff00, %%edx\n\t"
 			      "jz %l[empty]\n\t"
-			      "movq %c[offset]+8(%%rax), %%r11\n\t"
+			      "movq 8(%%rax), %%r11\n\t"
 			      "btl %[which], %%edx\n\t"
-			      "cmovcq %c[offset]+16(%%rax), %%r11\n\t"
+			      "cmovcq 16(%%rax), %%r11\n\t"
 			      "movzbl %%dl, %%ecx\n\t"
 			      "movq %[object], 32(%%r11, %%rcx, 8)\n\t"
 			      SEQ_POINT(SEQ_PUSH_READY)
 			      "addq %[push], %%rdx\n\t"
-			      "movq %%rdx, %c[offset](%%rax)\n"
+			      "movq %%rdx, (%%rax)\n"
 			      "2:\n\t"
 			      SEQ_ABORT("jmp %l[again]")
 			      :
 			      : [rseq] "r"(plat_rseq_offset), [base] "m"(*base), [limit] "m"(*limit),
 				[object] "r"(object), [push] "i"(WORD_PUSH), [shift] "i"(PCS_SHIFT),
-				[which] "i"(WORD_WHICH_SHIFT), [offset] "i"(offset)
+				[which] "i"(WORD_WHICH_SHIFT)
 			      : "rax", "rcx", "rdx", "r11", "cc", "memory"
 			      : empty, again);
 	return SEQ_DONE;

@@ -1,31 +1,41 @@
 /* SPDX-License-Identifier: MIT */
+/*
+ * What the thread is in the middle of, in case that a signal handler forks: places (any addresses) that
+ * it will set right itself when the handler returns, in the child as well. Handlers may enter places on
+ * top, and leave them before they return. A place lives on the stack of who entered it.
+ */
 #ifndef USLUB_LINUX_PLAT_THREAD_H
 #define USLUB_LINUX_PLAT_THREAD_H
 
 #include "base/base.h"
 
-/*
- * What the thread is in the middle of, in case that a signal handler forks: a place (any address) that it
- * will set right itself when the handler returns, in the child as well. One at a time; a handler's own
- * places, entered on top, are left before it returns.
- */
-extern __thread void *plat_thread_place __attribute__((tls_model("initial-exec"))) hidden;
+struct plat_place {
+	const void *what;
+	struct plat_place *outer;
+};
 
-static inline void plat_thread_enter(void *place)
+extern __thread struct plat_place *plat_thread_places __attribute__((tls_model("initial-exec")))
+hidden;
+
+static inline void plat_enter(struct plat_place *here, const void *what)
 {
-	if (!plat_thread_place)
-		plat_thread_place = place;
+	*here = (struct plat_place){ what, plat_thread_places };
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	plat_thread_places = here;
 }
 
-static inline void plat_thread_leave(void *place)
+static inline void plat_leave(const struct plat_place *here)
 {
-	if (plat_thread_place == place)
-		plat_thread_place = NULL;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	plat_thread_places = here->outer;
 }
 
-static inline bool plat_thread_in(const void *place)
+static inline bool plat_thread_in(const void *what)
 {
-	return plat_thread_place == place;
+	for (const struct plat_place *p = plat_thread_places; p; p = p->outer)
+		if (p->what == what)
+			return true;
+	return false;
 }
 
 #endif /* USLUB_LINUX_PLAT_THREAD_H */

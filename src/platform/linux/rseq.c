@@ -26,7 +26,7 @@ enum { sequences_visible = !__has_feature(thread_sanitizer) };
 enum { sequences_visible = 1 };
 #endif
 
-__thread void *plat_thread_place;
+__thread struct plat_place *plat_thread_places;
 ptrdiff_t plat_rseq_offset;
 uint32_t plat_seq_limit;
 
