@@ -188,8 +188,8 @@ void uslub_cache_free_nolock(struct uslub_cache *c, void *object);
  * @n: how many
  * @objects: where to put them; filled on success, undefined on failure
  *
- * All or nothing. Returns 0, -ENOMEM, or -EINVAL when @objects is NULL or @n * sizeof(void *)
- * overflows. n = 0 is 0.
+ * All or nothing. Returns 0, -ENOMEM, or -EINVAL when @objects is NULL or @n is 2^32 or
+ * more. n = 0 is 0.
  * Thread-safe. Follows SLUB's kmem_cache_alloc_bulk().
  */
 int uslub_cache_alloc_bulk(struct uslub_cache *c, unsigned flags, size_t n, void **objects)

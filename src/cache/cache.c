@@ -321,7 +321,7 @@ void cache_free_slow(struct uslub_cache *c, void *object, unsigned flags)
 
 static bool bulk_overflow(size_t n)
 {
-	return n > SIZE_MAX / sizeof(void *) || n > UINT32_MAX;
+	return n > UINT32_MAX;
 }
 
 /* Up to n objects from the CPU's sheaves and full sheaves of the barn; never refills. */

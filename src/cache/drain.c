@@ -76,6 +76,11 @@ int uslub_cache_shrink(struct uslub_cache *c)
 	int error = cache_drain(c, false);
 
 	cache_release_slabs(c);
+	/* Free sheaves lie scattered, one to a page; the cache they come from is not the user's to shrink. */
+	if (c->sheaves) {
+		cache_drain(c->sheaves, false);
+		cache_release_slabs(c->sheaves);
+	}
 	supply_trim();
 	return error;
 }

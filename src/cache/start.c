@@ -9,20 +9,38 @@
  * in their hands at that moment counts as live in the child for ever: at most two sheaves per thread, the
  * objects of a bulk call, and the free objects of one slab.
  *
- * A signal handler that forks may have interrupted its own thread under a lock. That lock is left alone:
- * the thread exists in the child, too, and will give it back there; the same goes for a slot that it had
- * closed (plat_enter()). Signals are blocked from prepare to the end, so that two forks of one
- * thread do not nest.
+ * A signal handler that forks may have interrupted its own thread under a lock, or with a slot closed
+ * (plat_enter()). Those are left alone: the thread exists in the child, too, and will give them back there.
+ * Another thread may hold a lock of lower rank and wait for them, so in that case no lock is waited for
+ * longer than HANDLER_WAIT_NS in all; where threads wait for something else, what their lock protects is
+ * in order, so the child simply takes it for free. Signals are blocked from prepare to the end, so that
+ * two forks of one thread do not nest.
  */
 #include "cache/internal.h"
 
-static void take(struct plat_lock *l)
+#define HANDLER_WAIT_NS 100000000ull
+
+/* The fork under way; under the registry lock, which only a handler may fail to get. */
+static struct {
+	struct plat_signals signals; /* the forking thread's mask */
+	uint64_t deadline;	     /* 0: none */
+} forking;
+
+static void take_until(struct plat_lock *l, uint64_t deadline)
 {
 	if (plat_lock_mine(l))
 		return;
-	while (!plat_trylock(l))
+	while (!plat_trylock(l)) {
+		if (deadline && plat_now() > deadline)
+			return;
 		plat_yield();
+	}
 	l->fork = 1;
+}
+
+static void take(struct plat_lock *l)
+{
+	take_until(l, forking.deadline);
 }
 
 static void give(struct plat_lock *l)
@@ -31,6 +49,15 @@ static void give(struct plat_lock *l)
 		return;
 	l->fork = 0;
 	plat_unlock(l);
+}
+
+/* In the child what could not be taken is nobody's. */
+static void give_in_child(struct plat_lock *l)
+{
+	if (plat_lock_mine(l))
+		give(l);
+	else
+		plat_lock_init(l, l->rank);
 }
 
 /* By rank; the grace locks, which come between, have their own rules in rcu.c. */
@@ -65,15 +92,15 @@ static void each_lock(void (*fn)(struct plat_lock *))
 	fn(arena_lock());
 }
 
-static struct plat_signals signals_before; /* the forking thread's; under the registry lock */
-
 static void fork_prepare(void)
 {
+	uint64_t deadline = plat_thread_busy() ? plat_now() + HANDLER_WAIT_NS : 0;
 	struct plat_signals before;
 
 	plat_signals_block(&before);
-	take(&registry_lock);
-	signals_before = before;
+	take_until(&registry_lock, deadline);
+	forking.deadline = deadline;
+	forking.signals = before;
 	rcu_fork_prepare();
 	each_lock(take);
 }
@@ -82,10 +109,10 @@ static void fork_done(bool child)
 {
 	struct plat_signals before;
 
-	each_lock(give);
+	each_lock(child ? give_in_child : give);
 	rcu_fork_done(child);
-	before = signals_before;
-	give(&registry_lock);
+	before = forking.signals;
+	(child ? give_in_child : give)(&registry_lock);
 	plat_signals_restore(&before);
 }
 

@@ -17,19 +17,43 @@ static int sink(void *arg, const char *text, size_t len)
 	return plat_write(*(int *)arg, text, len);
 }
 
-/* A name as a JSON string: names are the user's and may hold anything. */
-static void print_name(struct printer *p, const char *name)
+/* The length of the UTF-8 character that s begins with; 0 if it does not begin with one. */
+static unsigned utf8_length(const unsigned char *s)
 {
-	print_format(p, "\"");
-	for (; *name; name++) {
-		unsigned char c = (unsigned char)*name;
+	unsigned n = 0;
 
-		if (c == '"' || c == '\\')
-			print_format(p, "\\%c", c);
-		else if (c < 0x20)
-			print_format(p, "\\u00%c%c", '0' + (c >> 4), "0123456789abcdef"[c & 15]);
+	if (s[0] < 0x80)
+		n = 1;
+	else if (s[0] >= 0xc2 && s[0] < 0xf5)
+		n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+	for (unsigned i = 1; i < n; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	/* Not overlong, no surrogate, not beyond U+10FFFF. */
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
+	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
+		return 0;
+	return n;
+}
+
+/* A name as a JSON string: names are the user's and may hold anything, UTF-8 or not. */
+static void print_name(struct printer *p, const char *text)
+{
+	const unsigned char *s = (const unsigned char *)text;
+	unsigned length;
+
+	print_format(p, "\"");
+	for (; *s; s += max(length, 1u)) {
+		length = utf8_length(s);
+		if (!length)
+			print_format(p, "\\ufffd");
+		else if (*s == '"' || *s == '\\')
+			print_format(p, "\\%c", *s);
+		else if (*s < 0x20)
+			print_format(p, "\\u00%c%c", '0' + (*s >> 4), "0123456789abcdef"[*s & 15]);
 		else
-			print_format(p, "%c", c);
+			for (unsigned i = 0; i < length; i++)
+				print_format(p, "%c", s[i]);
 	}
 	print_format(p, "\"");
 }

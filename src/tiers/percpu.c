@@ -155,8 +155,14 @@ void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigne
 
 static void child_slot(struct percpu_slot *slot)
 {
-	if ((slot->word & WORD_WHO) == WORD_WHO_LOCAL && !plat_thread_in(slot))
-		plat_store_release(&slot->word, slot->word & ~WORD_WHO);
+	uint64_t who = slot->word & WORD_WHO;
+
+	if (!who || plat_thread_in(slot))
+		return;
+	/* A drain that vanished half-way; what it found, only it knew. */
+	if (who == WORD_WHO_REMOTE)
+		slot->sheaf[0] = slot->sheaf[1] = NULL;
+	plat_store_release(&slot->word, slot->word & ~WORD_WHO);
 }
 
 void pcs_child(struct pcs *pcs, unsigned nslots)

@@ -47,8 +47,7 @@ hidden void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, 
 			   void *arg);
 
 /*
- * In the child of a fork: slots that threads of the parent had closed on their own account are opened,
- * and their detached RCU sheaves are no longer waited for, since those threads are gone.
+ * In the child of a fork: slots that threads of the parent had closed are opened, and their detached RCU sheaves are no longer waited for, since those threads are gone.
  */
 hidden void pcs_child(struct pcs *pcs, unsigned nslots);
 

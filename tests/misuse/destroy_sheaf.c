@@ -22,6 +22,10 @@ static void try(struct uslub_cache *c, unsigned n)
 		need(o);
 		uslub_cache_free(c, o);
 	}
+	/* with nothing in it either */
+	while (uslub_sheaf_size(s))
+		uslub_cache_free(c, uslub_cache_alloc_from_sheaf(c, 0, s));
+	need(uslub_cache_destroy(c) == -EBUSY);
 	uslub_cache_return_sheaf(c, 0, s);
 }
 

@@ -44,7 +44,7 @@ static void *producer(void *arg)
 	stay_on(*(int *)arg);
 	for (; !load(&stop); at++) {
 		while (at - load(&ring.taken) == RING && !load(&stop))
-			sched_yield();
+			pause_us(10);
 		if (at - load(&ring.taken) == RING)
 			break;
 		o = uslub_cache_alloc(cache, 0);
@@ -64,7 +64,7 @@ static void *consumer(void *arg)
 	stay_on(*(int *)arg);
 	for (; load(&stop) < 2 || at < load(&ring.put); at++) {
 		while (at == load(&ring.put) && load(&stop) < 2)
-			sched_yield();
+			pause_us(10);
 		if (at == load(&ring.put))
 			break;
 		o = ring.slots[at % RING];
@@ -161,7 +161,7 @@ static void *many_producer(void *arg)
 		o[0] = at;
 		/* the place of an object SLOTS older, which the freer takes */
 		while (load(&fifo[at % SLOTS]))
-			sched_yield();
+			pause_us(10);
 		store(&fifo[at % SLOTS], o);
 	}
 	return NULL;
@@ -176,14 +176,14 @@ static void *freer(void *arg)
 	for (;;) {
 		/* before looking at `stop`, since producers go on a little */
 		if (load(&fifo_put) < at + SLOTS - PRODUCERS && !load(&stop)) {
-			sched_yield();
+			pause_us(10);
 			continue;
 		}
 		if (load(&stop) == 2 && at == load(&fifo_put))
 			return NULL;
 		o = swap(&fifo[at % SLOTS], NULL);
 		if (!o) {
-			sched_yield();
+			pause_us(10);
 			continue;
 		}
 		if (o[0] != at)

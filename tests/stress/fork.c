@@ -68,6 +68,7 @@ static bool stop;
 static unsigned at_work;
 static bool resting; /* a child is at work: the others leave it some of the machine */
 static uint64_t operations, seed;
+static double fork_seconds, fork_longest; /* spent in fork() itself */
 static pthread_rwlock_t reading = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static void *published;
 
@@ -270,7 +271,6 @@ static void reap(pid_t pid)
 {
 	int status;
 
-	stress_phase = "waits for a child";
 	if (pid < 0)
 		die("fork: %s", strerror(errno));
 	if (waitpid(pid, &status, 0) != pid)
@@ -315,7 +315,7 @@ struct plan {
 
 static unsigned forks(const struct plan *plan, double seconds, uint64_t *(*mine)[MINE])
 {
-	double end = now() + seconds;
+	double end = now() + seconds, start, took;
 	unsigned n = 0;
 	pid_t pid;
 
@@ -326,17 +326,23 @@ static unsigned forks(const struct plan *plan, double seconds, uint64_t *(*mine)
 			pthread_rwlock_wrlock(&reading);
 		if (plan->before)
 			plan->before();
+		start = now();
 		pid = fork();
 		if (!pid) {
 			if (plan->child)
 				plan->child();
 			child(mine);
 		}
+		took = now() - start;
+		fork_seconds += took;
+		if (took > fork_longest)
+			fork_longest = took;
 		if (plan->parent)
 			plan->parent();
 		if (plan->reader == polite_reader)
 			pthread_rwlock_unlock(&reading);
 		store(&resting, n % 8 != 0);
+		stress_phase = "waits for a child";
 		reap(pid);
 		store(&resting, false);
 		pause_us(500 + 100 * (n % 8));
@@ -352,7 +358,7 @@ static void with_threads(const struct plan *plan, double seconds)
 	unsigned n;
 
 	flavor_start(plan->flavor);
-	watched.before = plan->grace_period;
+	store(&watched.before, plan->grace_period);
 	create_caches();
 	publish();
 	for (unsigned k = 0; k < KINDS; k++)
@@ -374,10 +380,13 @@ static void with_threads(const struct plan *plan, double seconds)
 		check_pairs(mine[k], MINE, "the forking thread");
 		uslub_cache_free_bulk(caches[k], MINE, (void **)mine[k]);
 	}
-	watched.before = NULL;
+	store(&watched.before, NULL);
 	destroy_caches();
-	printf("fork %s: %u forks, %u threads, %lu rounds, %lu grace periods, seed %lu\n",
-	       plan->part, n, plan->threads, operations, watched.grace_periods, seed);
+	printf("fork %s: %u forks of %.1f ms, at most %.1f, %u threads, %lu rounds, %lu grace "
+	       "periods, "
+	       "seed %lu\n",
+	       plan->part, n, fork_seconds / n * 1e3, fork_longest * 1e3, plan->threads, operations,
+	       watched.grace_periods, seed);
 }
 
 static void some_ms(void)

@@ -204,9 +204,8 @@ static void test_glob_table(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < array_size(rows); i++)
-		assert_int_equal(
-			glob_match(rows[i].pattern, strlen(rows[i].pattern), rows[i].name),
-			rows[i].match);
+		assert_int_equal(glob_match(rows[i].pattern, strlen(rows[i].pattern), rows[i].name),
+				 rows[i].match);
 	/* The pattern ends where it is said to, whatever follows. */
 	assert_true(glob_match("maple:barn", 5, "maple"));
 	assert_false(glob_match("maple*", 5, "maple_node"));
@@ -280,9 +279,9 @@ static void same_numbers(uint64_t n)
 
 static void test_print_numbers(void **state)
 {
-	static const uint64_t special[] = { 0,		 1,	     9,		 10,
-					    15,		 16,	     INT_MAX,	 INT_MAX + 1ull,
-					    UINT_MAX,	 INT64_MAX,  1ull << 63, UINT64_MAX,
+	static const uint64_t special[] = { 0,		 1,	    9,		10,
+					    15,		 16,	    INT_MAX,	INT_MAX + 1ull,
+					    UINT_MAX,	 INT64_MAX, 1ull << 63, UINT64_MAX,
 					    -(uint64_t)1 };
 
 	(void)state;
@@ -392,29 +391,30 @@ static void test_print_error(void **state)
 
 static void test_sheaf_move(void **state)
 {
-	struct {
-		struct uslub_sheaf s;
-		void *room[8];
-	} a = { .s = { .capacity = 8 } }, b = { .s = { .capacity = 5 } };
+	uint64_t storage[2][sizeof(struct uslub_sheaf) / 8 + 8];
+	struct uslub_sheaf *a = (struct uslub_sheaf *)storage[0];
+	struct uslub_sheaf *b = (struct uslub_sheaf *)storage[1];
 
 	(void)state;
 	unit_equal(sheaf_bytes(0), sizeof(struct uslub_sheaf));
 	unit_equal(sheaf_bytes(28), 256);
+	*a = (struct uslub_sheaf){ .capacity = 8 };
+	*b = (struct uslub_sheaf){ .capacity = 5 };
 	for (uintptr_t i = 1; i <= 6; i++)
-		a.s.objects[a.s.fill++] = (void *)i;
-	b.s.objects[b.s.fill++] = (void *)100;
-	unit_equal(sheaf_room(&a.s), 2);
-	unit_equal(sheaf_room(&b.s), 4);
-	sheaf_move(&b.s, &a.s, 3); /* the newest come first */
-	unit_equal(a.s.fill, 3);
-	unit_equal(b.s.fill, 4);
-	assert_ptr_equal(b.s.objects[0], (void *)100);
+		a->objects[a->fill++] = (void *)i;
+	b->objects[b->fill++] = (void *)100;
+	unit_equal(sheaf_room(a), 2);
+	unit_equal(sheaf_room(b), 4);
+	sheaf_move(b, a, 3); /* the newest come first */
+	unit_equal(a->fill, 3);
+	unit_equal(b->fill, 4);
+	assert_ptr_equal(b->objects[0], (void *)100);
 	for (uintptr_t i = 0; i < 3; i++) {
-		assert_ptr_equal(a.s.objects[i], (void *)(i + 1));
-		assert_ptr_equal(b.s.objects[i + 1], (void *)(6 - i));
+		assert_ptr_equal(a->objects[i], (void *)(i + 1));
+		assert_ptr_equal(b->objects[i + 1], (void *)(6 - i));
 	}
-	sheaf_move(&b.s, &a.s, 0);
-	unit_equal(b.s.fill, 4);
+	sheaf_move(b, a, 0);
+	unit_equal(b->fill, 4);
 }
 
 int main(int argc, char **argv)

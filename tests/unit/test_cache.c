@@ -135,20 +135,19 @@ static void test_attributes(void **state)
 		size_t size;
 		unsigned capacity, min_partial;
 	} rows[] = {
-		{ 1, 60, 5 },	   { 8, 60, 5 },      { 64, 60, 5 },	 { 255, 60, 5 },
-		{ 256, 28, 5 },	   { 1023, 28, 5 },   { 1024, 12, 5 },	 { 4095, 12, 5 },
-		{ 4096, 4, 6 },	   { 8192, 4, 6 },    { 16384, 4, 7 },	 { 65536, 4, 8 },
+		{ 1, 60, 5 },	   { 8, 60, 5 },       { 64, 60, 5 },	   { 255, 60, 5 },
+		{ 256, 28, 5 },	   { 1023, 28, 5 },    { 1024, 12, 5 },	   { 4095, 12, 5 },
+		{ 4096, 4, 6 },	   { 8192, 4, 6 },     { 16384, 4, 7 },	   { 65536, 4, 8 },
 		{ 1 << 19, 4, 9 }, { 1 << 20, 4, 10 }, { 1 << 21, 4, 10 },
 	};
-	static const int zeros[] = { USLUB_STAT_cache_dma,    USLUB_STAT_cpu_partial,
-				     USLUB_STAT_cpu_slabs,    USLUB_STAT_poison,
-				     USLUB_STAT_red_zone,     USLUB_STAT_reclaim_account,
-				     USLUB_STAT_sanity_checks, USLUB_STAT_slabs_cpu_partial,
-				     USLUB_STAT_store_user,   USLUB_STAT_trace,
-				     USLUB_STAT_usersize,     USLUB_STAT_aliases,
-				     USLUB_STAT_hwcache_align, USLUB_STAT_destroy_by_rcu,
-				     USLUB_STAT_slabs,	      USLUB_STAT_total_objects,
-				     USLUB_STAT_objects,      USLUB_STAT_partial };
+	static const int zeros[] = {
+		USLUB_STAT_cache_dma,	  USLUB_STAT_cpu_partial,	USLUB_STAT_cpu_slabs,
+		USLUB_STAT_poison,	  USLUB_STAT_red_zone,		USLUB_STAT_reclaim_account,
+		USLUB_STAT_sanity_checks, USLUB_STAT_slabs_cpu_partial, USLUB_STAT_store_user,
+		USLUB_STAT_trace,	  USLUB_STAT_usersize,		USLUB_STAT_aliases,
+		USLUB_STAT_hwcache_align, USLUB_STAT_destroy_by_rcu,	USLUB_STAT_slabs,
+		USLUB_STAT_total_objects, USLUB_STAT_objects,		USLUB_STAT_partial
+	};
 
 	(void)state;
 	for (unsigned i = 0; i < array_size(rows); i++) {
@@ -192,7 +191,8 @@ static void test_arguments(void **state)
 	unit_equal(stat_of(c, align), 64);
 	unit_equal(stat_of(c, slab_size), 128);
 	destroy(c);
-	c = cache_with(60, &(struct uslub_cache_args){ .policy.sheaf_capacity = USLUB_POLICY_NONE });
+	c = cache_with(60,
+		       &(struct uslub_cache_args){ .policy.sheaf_capacity = USLUB_POLICY_NONE });
 	unit_equal(stat_of(c, sheaf_capacity), 0);
 	uslub_cache_policy(c, &p);
 	unit_equal(p.sheaf_capacity, USLUB_POLICY_NONE);
@@ -206,10 +206,9 @@ static void test_arguments(void **state)
 /* They are aligned, apart from each other, and nobody else writes to them. */
 static void try_objects(size_t size, size_t align, unsigned flags, unsigned n)
 {
-	struct uslub_cache *c =
-		cache_with(size, &(struct uslub_cache_args){ .align = align,
-							     .flags = flags,
-							     .sheaf_capacity = 1 + n % 200 });
+	struct uslub_cache *c = cache_with(
+		size, &(struct uslub_cache_args){
+			      .align = align, .flags = flags, .sheaf_capacity = 1 + n % 200 });
 	unsigned char **objects = calloc(n, sizeof(*objects));
 	size_t least = align ? align : min(size & -size, (size_t)8);
 
@@ -230,9 +229,10 @@ static void try_objects(size_t size, size_t align, unsigned flags, unsigned n)
 
 static void test_alignment(void **state)
 {
-	static const size_t sizes[] = { 1,   2,	  3,   4,   7,	 8,    12,   16,   24,	 31,   48,
-					64,  65,  96,  100, 128, 192,  200,  256,  257,	 500,  512,
-					700, 1000, 1024, 2000, 4096, 5000, 8192, 30000, 100000 };
+	static const size_t sizes[] = { 1,    2,    3,	  4,	7,    8,     12,    16,
+					24,   31,   48,	  64,	65,   96,    100,   128,
+					192,  200,  256,  257,	500,  512,   700,   1000,
+					1024, 2000, 4096, 5000, 8192, 30000, 100000 };
 
 	(void)state;
 	for (unsigned i = 0; i < array_size(sizes); i++) {
@@ -300,8 +300,8 @@ static void check_built(const unsigned char *p)
 /* The constructor runs once for each object of a slab, and its work survives everything but ZERO. */
 static void test_constructor(void **state)
 {
-	struct uslub_cache *c = cache_with(120, &(struct uslub_cache_args){
-							.ctor = build, .policy.sheaf_capacity = 4 });
+	struct uslub_cache *c = cache_with(
+		120, &(struct uslub_cache_args){ .ctor = build, .policy.sheaf_capacity = 4 });
 	void *objects[200];
 
 	(void)state;
@@ -446,10 +446,9 @@ static void any_context(struct uslub_cache *c, void **mine, unsigned n)
 
 static void try_any_context(bool busy, unsigned capacity)
 {
-	struct uslub_cache *c =
-		cache_with(500, &(struct uslub_cache_args){
-					.policy.sheaf_capacity =
-						capacity ? capacity : USLUB_POLICY_NONE });
+	struct uslub_cache *c = cache_with(
+		500, &(struct uslub_cache_args){
+			     .policy.sheaf_capacity = capacity ? capacity : USLUB_POLICY_NONE });
 	void *objects[60], *more[30];
 	uint64_t failed;
 
@@ -503,7 +502,7 @@ static void no_system_call(void *arg)
 		objects[i] = alloc(c);
 	any_context(c, objects, 0); /* so that everything was called before */
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
-		_exit(77);
+		unit_exit(77);
 	any_context(c, objects, 60);
 	syscall(SYS_exit, 42);
 }

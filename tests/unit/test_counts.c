@@ -251,14 +251,12 @@ static void test_alloc_fails(void **state)
 /* Aborted sequences are tried again and counted once. */
 static void test_aborts(void **state)
 {
-	static const unsigned points[] = { SEQ_POP_ARMED,	SEQ_POP_LOADED,
-					   SEQ_POP_READY,	SEQ_PUSH_ARMED,
-					   SEQ_PUSH_LOADED,	SEQ_PUSH_READY,
-					   SEQ_FLIP_POP_READY,	SEQ_FLIP_POP_FILLED,
-					   SEQ_FLIP_PUSH_READY, SEQ_FLIP_PUSH_LOADED,
-					   SEQ_TAKE_READY,	SEQ_GIVE_READY,
-					   SEQ_ADD_READY,	SEQ_POP_N_READY,
-					   SEQ_PUSH_N_READY };
+	static const unsigned points[] = {
+		SEQ_POP_ARMED,	     SEQ_POP_LOADED,	   SEQ_POP_READY,      SEQ_PUSH_ARMED,
+		SEQ_PUSH_LOADED,     SEQ_PUSH_READY,	   SEQ_FLIP_POP_READY, SEQ_FLIP_POP_FILLED,
+		SEQ_FLIP_PUSH_READY, SEQ_FLIP_PUSH_LOADED, SEQ_TAKE_READY,     SEQ_GIVE_READY,
+		SEQ_ADD_READY,	     SEQ_POP_N_READY,	   SEQ_PUSH_N_READY
+	};
 	void *objects[30];
 
 	(void)state;
@@ -718,7 +716,7 @@ static void tree_write(unsigned take, unsigned drop_later)
 static bool rcu_quiet(void *arg)
 {
 	(void)arg;
-	return !plat_load(&c->rcu_queued);
+	return !plat_load_acquire(&c->rcu_queued);
 }
 
 static void mmap1(unsigned writes, uint64_t prefill_barn)
@@ -765,8 +763,9 @@ static void check_identities(unsigned writes)
 	unit_equal(S(barn_put) + S(barn_put_fail), queued + S(sheaf_return_slow));
 	unit_equal(S(barn_put) + S(barn_merge) - S(barn_get), S(barn_full));
 	unit_equal(S(partial_to_partial) + S(full_to_partial) + S(partial_to_empty) +
-			   S(full_to_empty) >=
-		   S(free_add_partial), true);
+				   S(full_to_empty) >=
+			   S(free_add_partial),
+		   true);
 	unit_equal(S(alloc_fastpath), 1000);
 	unit_equal(S(free_fastpath), 0);
 	unit_equal(S(alloc_slowpath) + S(free_slowpath), 0);

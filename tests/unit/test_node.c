@@ -126,10 +126,10 @@ static void check_list_at(struct node *n, const int *order, int line)
 	unit_equal_at(n->nr_partial, len, "nr_partial", "the length", __FILE__, line);
 }
 
-#define check_counters()	       check_counters_at(__LINE__)
-#define check_slab(slab, free, where)  check_slab_at(slab, free, where, __LINE__)
-#define check_list(...)		       check_list_at(&nodes[0], (const int[]){ __VA_ARGS__, -1 }, __LINE__)
-#define check_list_empty()	       check_list_at(&nodes[0], (const int[]){ -1 }, __LINE__)
+#define check_counters()	      check_counters_at(__LINE__)
+#define check_slab(slab, free, where) check_slab_at(slab, free, where, __LINE__)
+#define check_list(...)		      check_list_at(&nodes[0], (const int[]){ __VA_ARGS__, -1 }, __LINE__)
+#define check_list_empty()	      check_list_at(&nodes[0], (const int[]){ -1 }, __LINE__)
 
 static void check_totals(unsigned nr_slabs)
 {
@@ -530,8 +530,7 @@ static void handle_fault(int signal, siginfo_t *info, void *context)
 
 static void come_in_between(void (*fn)(unsigned which))
 {
-	struct sigaction sa = { .sa_sigaction = handle_fault,
-				.sa_flags = SA_SIGINFO | SA_NODEFER };
+	struct sigaction sa = { .sa_sigaction = handle_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
 
 	in_between = fn;
 	sigaction(SIGSEGV, &sa, NULL);
@@ -1529,7 +1528,8 @@ static void *hustle(void *arg)
 			for (unsigned j = 0; j < k; j++) {
 				objects[j] = mine[--n];
 				word = objects[j];
-				if (__atomic_exchange_n(word, 0, __ATOMIC_RELAXED) != (uintptr_t)arg)
+				if (__atomic_exchange_n(word, 0, __ATOMIC_RELAXED) !=
+				    (uintptr_t)arg)
 					return not_ours;
 			}
 			nodes_flush(nodes, objects, k, x >> 62 & 1 ? ANY : 0);

@@ -5,7 +5,12 @@
  *
  * The membarrier is the test's own: what commits while it is under way is done there.
  */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "unit.h"
 #include "tiers/percpu.h"
@@ -634,17 +639,16 @@ static void real_taken(void *arg, unsigned cpu, const struct pcs_contents *c)
 			spare_put(c->sheaf[i]);
 }
 
-static void test_real(void **state)
+static void try_real(unsigned rounds)
 {
 	pthread_t threads[THREADS];
 	unsigned sheaves = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 64; i++)
 		spare_put(sheaf(i, 0));
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, run_real, (void *)(i + 1)), 0);
-	for (unsigned i = 0; i < unit_scaled(3000); i++) {
+	for (unsigned i = 0; i < rounds; i++) {
 		unit_equal(pcs_drain(real_slots, PCS_MAIN, 0, plat_nslots(), real_taken, NULL), 0);
 		if (i % 16 == 0)
 			plat_yield();
@@ -658,6 +662,40 @@ static void test_real(void **state)
 	while (spare_get())
 		sheaves++;
 	unit_equal(sheaves, 64);
+}
+
+static void test_real(void **state)
+{
+	(void)state;
+	try_real(unit_scaled(3000));
+}
+
+/*
+ * Forbidden by a filter since start: the close finds another way, or says so. Threads use their slots
+ * meanwhile.
+ */
+static void forbid_membarrier(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog filter = { .len = array_size(code), .filter = code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))
+		unit_skip("no seccomp filters");
+	if (syscall(SYS_membarrier, 0, 0, 0) != -1 || errno != EPERM)
+		unit_skip("the filter does nothing");
+}
+
+static void test_real_forbidden(void **state)
+{
+	(void)state;
+	forbid_membarrier();
+	try_real(unit_scaled(200));
 }
 
 int main(int argc, char **argv)
@@ -680,6 +718,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_child, UNIT_SHARED),
 		UNIT_TEST(test_totals, UNIT_BOTH),
 		UNIT_TEST(test_real, UNIT_REAL),
+		UNIT_TEST(test_real_forbidden, UNIT_REAL),
 	};
 
 	return unit_main(argc, argv, tests, array_size(tests));

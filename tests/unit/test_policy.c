@@ -116,12 +116,14 @@ static void test_suffixes(void **state)
 	try("rcu-limit=64k", "a", "a: on full 10 empty 10 capacity 60 objects -1 limit 65536\n");
 	try("rcu-limit=64K", "a", "a: on full 10 empty 10 capacity 60 objects -1 limit 65536\n");
 	try("rcu-limit=3M", "a", "a: on full 10 empty 10 capacity 60 objects -1 limit 3145728\n");
-	try("rcu-limit=2G", "a", "a: on full 10 empty 10 capacity 60 objects -1 limit 2147483648\n");
+	try("rcu-limit=2G", "a",
+	    "a: on full 10 empty 10 capacity 60 objects -1 limit 2147483648\n");
 	try("rcu-limit=1024G", "a",
 	    "a: on full 10 empty 10 capacity 60 objects -1 limit 1099511627776\n");
 	try("rcu-limit=1T", "a",
 	    "a: on full 10 empty 10 capacity 60 objects -1 limit 1099511627776\n");
-	try("barn-full=1k", "a", "a: on full 1024 empty 10 capacity 60 objects -1 limit 67108864\n");
+	try("barn-full=1k", "a",
+	    "a: on full 1024 empty 10 capacity 60 objects -1 limit 67108864\n");
 }
 
 static void test_blocks(void **state)
@@ -229,11 +231,11 @@ static void test_complains_once(void **state)
 {
 	(void)state;
 	try("barn-full=x,barn-empty=4;zzz:barn-full=0,barn-full=7", "a b zzz c",
-	    BAD("barn-full=x") BAD("barn-full=0")
-	    "a: on full 10 empty 4 capacity 60 objects -1 limit 67108864\n"
-	    "b: on full 10 empty 4 capacity 60 objects -1 limit 67108864\n"
-	    "zzz: on full 7 empty 4 capacity 60 objects -1 limit 67108864\n"
-	    "c: on full 10 empty 4 capacity 60 objects -1 limit 67108864\n");
+	    BAD("barn-full=x") BAD(
+		    "barn-full=0") "a: on full 10 empty 4 capacity 60 objects -1 limit 67108864\n"
+				   "b: on full 10 empty 4 capacity 60 objects -1 limit 67108864\n"
+				   "zzz: on full 7 empty 4 capacity 60 objects -1 limit 67108864\n"
+				   "c: on full 10 empty 4 capacity 60 objects -1 limit 67108864\n");
 	/* a bad value leaves the earlier good one */
 	try("barn-full=5,barn-full=0", "a",
 	    BAD("barn-full=0") "a: on full 5 empty 10 capacity 60 objects -1 limit 67108864\n");
@@ -253,8 +255,8 @@ static void test_args_win(void **state)
 	args.policy.sheaf_capacity = 9;
 	args.policy.rcu_limit = 12345;
 	args.policy.slab_min_objects = 30;
-	try_args("prefill-barn=on;*:sheaf-capacity=none,rcu-limit=1M,slab-min-objects=5", "a", &args,
-		 "a: off full 33 empty 10 capacity 9 objects 30 limit 12345\n");
+	try_args("prefill-barn=on;*:sheaf-capacity=none,rcu-limit=1M,slab-min-objects=5", "a",
+		 &args, "a: off full 33 empty 10 capacity 9 objects 30 limit 12345\n");
 	args.policy.sheaf_capacity = USLUB_POLICY_NONE;
 	args.policy.slab_min_objects = USLUB_POLICY_NONE;
 	try_args("sheaf-capacity=5,slab-min-objects=5", "a", &args,

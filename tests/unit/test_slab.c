@@ -166,11 +166,14 @@ static void test_align(void **state)
 		bool line;
 		size_t wanted, distance;
 	} rows[] = {
-		{ 1, 0, false, 1, 8 },	     { 6, 0, false, 2, 8 },	{ 12, 0, false, 4, 16 },
-		{ 24, 0, false, 8, 24 },     { 4096, 0, false, 8, 4096 }, { 24, 16, false, 16, 32 },
-		{ 100, 1, false, 1, 104 },   { 8, 0, true, 8, 8 },	{ 9, 0, true, 16, 16 },
-		{ 16, 0, true, 16, 16 },     { 17, 0, true, 32, 32 },	{ 33, 0, true, 64, 64 },
-		{ 65, 0, true, 64, 128 },    { 200, 128, true, 128, 256 }, { 24, 4096, false, 4096, 4096 },
+		{ 1, 0, false, 1, 8 },		 { 6, 0, false, 2, 8 },
+		{ 12, 0, false, 4, 16 },	 { 24, 0, false, 8, 24 },
+		{ 4096, 0, false, 8, 4096 },	 { 24, 16, false, 16, 32 },
+		{ 100, 1, false, 1, 104 },	 { 8, 0, true, 8, 8 },
+		{ 9, 0, true, 16, 16 },		 { 16, 0, true, 16, 16 },
+		{ 17, 0, true, 32, 32 },	 { 33, 0, true, 64, 64 },
+		{ 65, 0, true, 64, 128 },	 { 200, 128, true, 128, 256 },
+		{ 24, 4096, false, 4096, 4096 },
 	};
 	struct slab_class c;
 
@@ -437,7 +440,7 @@ static void test_slab_of(void **state)
 			char *p = slab_object(slab, i);
 
 			unit_equal((uintptr_t)p % class.align, 0);
-			assert_ptr_equal(p, slab->base + i * (size_t)class.size);
+			assert_ptr_equal(p, slab->base + i * (size_t) class.size);
 			assert_ptr_equal(slab_of(&class, p), slab);
 			unit_equal(slab_index(slab, p), i);
 			assert_true(slab_holds(slab, p));
@@ -468,7 +471,7 @@ static void test_rejections(void **state)
 	rejected(p + 8, "does not point to the start of an object");
 	rejected(p + 103, "does not point to the start of an object");
 	/* what is left of the slab behind the last object: 4096 = 39 * 104 + 40 */
-	assert_true(plat_page_size() << class.order != slab->objects * (size_t)class.size);
+	assert_true(plat_page_size() << class.order != slab->objects * (size_t) class.size);
 	rejected(slab_object(slab, slab->objects), "does not point to the start of an object");
 	rejected(slab_object(foreign, 0), "belongs to cache theirs");
 	rejected(&local, "is not from any cache");

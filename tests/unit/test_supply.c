@@ -555,8 +555,8 @@ static void short_of_addresses(void *arg)
 		n++;
 	/* 16 MiB and 4 MiB or 8 MiB, each less its head */
 	if (n < 7 + 1 || n > 11 || usage().segments < 2)
-		_exit(1);
-	_exit(usage().used == n * BLOCK_SIZE ? 42 : 2);
+		unit_exit(1);
+	unit_exit(usage().used == n * BLOCK_SIZE ? 42 : 2);
 }
 
 static void test_short_of_addresses(void **state)

@@ -194,20 +194,21 @@ static void use_cache(void *arg)
 	for (unsigned k = 0; k < 100; k++) {
 		objects[k] = uslub_cache_alloc(c[k % 2], USLUB_ZERO);
 		if (!objects[k])
-			_exit(1);
+			unit_exit(1);
 	}
 	for (unsigned k = 0; k < 100; k++)
 		uslub_cache_free(c[k % 2], objects[k]);
 	for (unsigned i = 0; i < 2; i++)
 		if (stat_of(c[i], alloc_fastpath) != 50 || stat_of(c[i], free_fastpath) != 50 ||
 		    uslub_cache_destroy(c[i]))
-			_exit(2);
+			unit_exit(2);
 }
 
 static void test_many_cpus(void **state)
 {
-	static const unsigned numbers[] = { 1,	 2,   5,   60,	97,  98,  99,	128,  150,  199,  200,
-					    201, 256, 509, 511, 512, 600, 1000, 1019, 1020, 1021, 4096 };
+	static const unsigned numbers[] = { 1,	 2,    5,    60,   97,	 98,  99,  128,
+					    150, 199,  200,  201,  256,	 509, 511, 512,
+					    600, 1000, 1019, 1020, 1021, 4096 };
 	char text[2000];
 
 	(void)state;

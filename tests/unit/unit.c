@@ -182,7 +182,7 @@ int unit_child(void (*fn)(void *), void *arg, char *text, size_t size, unsigned 
 		signal(SIGABRT, SIG_DFL);
 		alarm(seconds);
 		fn(arg);
-		_exit(0);
+		unit_exit(0);
 	}
 	close(fds[1]);
 	read_all(fds[0], text, size);
@@ -191,6 +191,13 @@ int unit_child(void (*fn)(void *), void *arg, char *text, size_t size, unsigned 
 		if (errno != EINTR)
 			return -1;
 	return status;
+}
+
+/* ThreadSanitizer would sleep for a second in _exit(). */
+void unit_exit(int code)
+{
+	syscall(SYS_exit_group, code);
+	abort();
 }
 
 void unit_dies(void (*fn)(void *), void *arg, const char *words)
@@ -235,17 +242,33 @@ bool unit_wait(bool (*condition)(void *), void *arg)
 
 unsigned unit_scaled(unsigned n)
 {
-	return unit_under_valgrind() || getenv("USLUB_TEST_QUICK") ? (n + 9) / 10 : n;
+	return unit_slow() ? (n + 9) / 10 : n;
+}
+
+bool unit_slow(void)
+{
+	return unit_under_valgrind() || unit_tsan() || getenv("USLUB_TEST_QUICK");
+}
+
+bool unit_tsan(void)
+{
+#if defined(__SANITIZE_THREAD__)
+	return true;
+#elif defined(__has_feature)
+	return __has_feature(thread_sanitizer);
+#else
+	return false;
+#endif
 }
 
 bool unit_sanitized(void)
 {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__)
 	return true;
 #elif defined(__has_feature)
-	return __has_feature(thread_sanitizer) || __has_feature(address_sanitizer);
+	return unit_tsan() || __has_feature(address_sanitizer);
 #else
-	return false;
+	return unit_tsan();
 #endif
 }
 
@@ -324,9 +347,11 @@ void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefille
 		add_slot(&h, &c->pcs[cpu].rcu);
 	}
 	for (unsigned n = 0; n < plat_nnodes(); n++) {
+		plat_lock(&c->barns[n].lock);
 		add_stack(&h, c->barns[n].full, false);
 		add_stack(&h, c->barns[n].empty, false);
 		add_stack(&h, c->barns[n].partial, true);
+		plat_unlock(&c->barns[n].lock);
 	}
 	unit_equal_at(outside, live + h.objects, "objects outside of slabs",
 		      "those in hands and sheaves", c->name, line);
@@ -398,15 +423,22 @@ static int run_apart(const struct unit_test *t)
 		no_core();
 		dup2(fileno(output), STDOUT_FILENO);
 		dup2(fileno(output), STDERR_FILENO);
-		exit(run(t));
+		result = run(t);
+		fflush(NULL);
+		if (unit_tsan())
+			unit_exit(result);
+		exit(result);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) < 0) {
 		perror("fork");
 		return 1;
 	}
 	result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-	printf("%-7s %s, %s\n", !result ? "ok" : result == 77 ? "skipped" : "FAILED", t->name,
-	       mode_name(mode));
+	printf("%-7s %s, %s\n",
+	       !result	      ? "ok"
+	       : result == 77 ? "skipped"
+			      : "FAILED",
+	       t->name, mode_name(mode));
 	if (result) {
 		if (WIFSIGNALED(status))
 			printf("signal %d (%s)\n", WTERMSIG(status), strsignal(WTERMSIG(status)));

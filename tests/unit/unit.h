@@ -45,7 +45,7 @@ struct unit_test {
 
 #define UNIT_TEST(fn, modes)                                                                       \
 	{                                                                                          \
-		#fn, fn, modes                                                                     \
+#fn, fn, modes                                                                     \
 	}
 
 int unit_main(int argc, char **argv, const struct unit_test *tests, size_t n);
@@ -74,6 +74,8 @@ void unit_remove(const char *root);
  */
 int unit_child(void (*fn)(void *), void *arg, char *text, size_t size, unsigned seconds);
 
+void unit_exit(int code) __attribute__((noreturn)); /* for children: at once */
+
 /* fn must abort, and the message must hold all of `words`. */
 void unit_dies(void (*fn)(void *), void *arg, const char *words);
 
@@ -86,9 +88,11 @@ void unit_skip(const char *why) __attribute__((noreturn));
 /* Waits until the condition holds, some seconds at most. */
 bool unit_wait(bool (*condition)(void *), void *arg);
 
-/* n, or a tenth where everything is slow: under valgrind, or with USLUB_TEST_QUICK set. */
-unsigned unit_scaled(unsigned n);
-bool unit_sanitized(void); /* with a sanitizer, which has an address space of its own */
+/* Is everything slow: under valgrind, with ThreadSanitizer, or with USLUB_TEST_QUICK set? */
+bool unit_slow(void);
+unsigned unit_scaled(unsigned n); /* n, or a tenth of it then */
+bool unit_sanitized(void);	  /* with a sanitizer, which has an address space of its own */
+bool unit_tsan(void);
 bool unit_under_valgrind(void);
 
 /* A sequence of numbers that is the same in each run. */

@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "plat_atomic.h"
+#include "plat_thread.h"
 
 #define PLAT_LOCK_SLEEPERS 1ull /* thread pointers are even */
 
@@ -53,8 +54,13 @@ static inline bool plat_trylock(struct plat_lock *l)
 {
 	uint64_t free = 0;
 
-	if (plat_load(&l->word) || !plat_cas(&l->word, &free, plat_self()))
+	if (plat_load(&l->word))
 		return false;
+	plat_thread_locks++;
+	if (!plat_cas(&l->word, &free, plat_self())) {
+		plat_thread_locks--;
+		return false;
+	}
 	if (plat_lock_debug)
 		plat_lock_note(l);
 	return true;
@@ -66,6 +72,7 @@ static inline void plat_lock(struct plat_lock *l)
 
 	if (plat_lock_debug)
 		plat_lock_check(l);
+	plat_thread_locks++;
 	if (unlikely(!plat_cas(&l->word, &free, plat_self())))
 		plat_lock_slow(l);
 	if (plat_lock_debug)
@@ -78,6 +85,7 @@ static inline void plat_unlock(struct plat_lock *l)
 		plat_lock_forget(l);
 	if (unlikely(plat_exchange(&l->word, 0) & PLAT_LOCK_SLEEPERS))
 		plat_lock_wake(l);
+	plat_thread_locks--;
 }
 
 /* Does the calling thread hold it? */

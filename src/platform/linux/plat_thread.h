@@ -38,4 +38,13 @@ static inline bool plat_thread_in(const void *what)
 	return false;
 }
 
+/* Locks the thread holds or waits for. A handler leaves it as it found it. */
+extern __thread unsigned plat_thread_locks __attribute__((tls_model("initial-exec"))) hidden;
+
+/* May other threads be waiting for this one, which a handler has interrupted? */
+static inline bool plat_thread_busy(void)
+{
+	return plat_thread_locks || plat_thread_places;
+}
+
 #endif /* USLUB_LINUX_PLAT_THREAD_H */

@@ -27,6 +27,7 @@ enum { sequences_visible = 1 };
 #endif
 
 __thread struct plat_place *plat_thread_places;
+__thread unsigned plat_thread_locks;
 ptrdiff_t plat_rseq_offset;
 uint32_t plat_seq_limit;
 

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/* The snapshot is JSON, whatever caches are called, and says what their statistics say. */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "unit.h"
+#include "cache/internal.h"
+
+static char text[400000];
+static size_t len;
+
+static void take_snapshot(void)
+{
+	FILE *f = tmpfile();
+
+	assert_non_null(f);
+	assert_int_equal(uslub_snapshot_write(fileno(f)), 0);
+	rewind(f);
+	len = fread(text, 1, sizeof(text) - 1, f);
+	text[len] = '\0';
+	fclose(f);
+	assert_true(len && len < sizeof(text) - 1);
+}
+
+/* ---- a reader of JSON ----------------------------------------------------------------------------- */
+
+static const char *at;
+
+static void blank(void)
+{
+	while (*at == ' ' || *at == '\n' || *at == '\t' || *at == '\r')
+		at++;
+}
+
+static void must(const char *word)
+{
+	blank();
+	if (strncmp(at, word, strlen(word)))
+		fail_msg("not \"%s\" at byte %zu: %.40s", word, (size_t)(at - text), at);
+	at += strlen(word);
+}
+
+static bool may(const char *word)
+{
+	blank();
+	if (strncmp(at, word, strlen(word)))
+		return false;
+	at += strlen(word);
+	return true;
+}
+
+/* One character of UTF-8, which is what JSON is written in. */
+static void copy_utf8(char **out)
+{
+	static const unsigned least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	unsigned char first = (unsigned char)*at;
+	unsigned n = first < 0x80 ? 1 : first >> 5 == 6 ? 2 : first >> 4 == 14 ? 3 : 4, code;
+
+	if (first >= 0x80 && (first < 0xc2 || first > 0xf4))
+		fail_msg("byte %#x is not UTF-8", first);
+	code = n == 1 ? first : first & (0x7f >> n);
+	for (unsigned i = 1; i < n; i++) {
+		if (((unsigned char)at[i] & 0xc0) != 0x80)
+			fail_msg("byte %#x is not UTF-8", (unsigned char)at[i]);
+		code = code << 6 | ((unsigned char)at[i] & 0x3f);
+	}
+	assert_true(code >= least[n] && code < 0x110000 && code >> 11 != 0xd800 >> 11);
+	while (n--)
+		*(*out)++ = *at++;
+}
+
+static void copy_escape(char **out)
+{
+	static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+	const char *simple;
+	unsigned code = 0;
+
+	at++;
+	simple = *at ? strchr(from, *at) : NULL;
+	if (simple) {
+		*(*out)++ = to[simple - from];
+		at++;
+		return;
+	}
+	assert_int_equal(*at++, 'u');
+	for (unsigned i = 0; i < 4; i++, at++) {
+		const char *digit = strchr("0123456789abcdef", *at | 0x20);
+
+		assert_true(*at && digit);
+		code = code * 16 + (unsigned)(digit - "0123456789abcdef");
+	}
+	if (code < 0x80) {
+		*(*out)++ = (char)code;
+	} else if (code < 0x800) {
+		*(*out)++ = (char)(0xc0 | code >> 6);
+		*(*out)++ = (char)(0x80 | (code & 0x3f));
+	} else {
+		*(*out)++ = (char)(0xe0 | code >> 12);
+		*(*out)++ = (char)(0x80 | (code >> 6 & 0x3f));
+		*(*out)++ = (char)(0x80 | (code & 0x3f));
+	}
+}
+
+static const char *string(void)
+{
+	static char buf[1000];
+	char *out = buf;
+
+	must("\"");
+	while (*at != '"') {
+		assert_true(out < buf + sizeof(buf) - 8);
+		if ((unsigned char)*at < 0x20)
+			fail_msg("a bare control character %#x", (unsigned char)*at);
+		if (*at == '\\')
+			copy_escape(&out);
+		else
+			copy_utf8(&out);
+	}
+	at++;
+	*out = '\0';
+	return buf;
+}
+
+static uint64_t number(void)
+{
+	char *end;
+	uint64_t n;
+
+	blank();
+	assert_true(*at >= '0' && *at <= '9');
+	assert_false(*at == '0' && at[1] >= '0' && at[1] <= '9');
+	n = strtoull(at, &end, 10);
+	at = end;
+	return n;
+}
+
+static void key(const char *name)
+{
+	const char *got = string();
+
+	assert_string_equal(got, name);
+	must(":");
+}
+
+static void begin_reading(void)
+{
+	at = text;
+	must("{");
+	key("format");
+	assert_string_equal(string(), "uslub-snapshot");
+	must(",");
+	key("version");
+	unit_equal(number(), 1);
+	must(",");
+	key("source");
+	assert_string_equal(string(), "process");
+	must(",");
+	key("host");
+	must("{");
+	key("pid");
+	unit_equal(number(), getpid());
+	must(",");
+	key("cpus");
+	unit_equal(number(), plat_ncpu());
+	must(",");
+	key("nodes");
+	unit_equal(number(), plat_nnodes());
+	must(",");
+	key("page_size");
+	unit_equal(number(), plat_page_size());
+	must(",");
+	key("rseq");
+	must(plat_rseq_mode() ? "true" : "false");
+	must("}");
+	must(",");
+	key("caches");
+	must("[");
+}
+
+static void read_cache(const struct uslub_cache *c)
+{
+	must("{");
+	key("name");
+	assert_string_equal(string(), uslub_cache_name(c));
+	must(",");
+	key("values");
+	must("{");
+	for (int i = 0; i < USLUB_STAT_COUNT; i++) {
+		if (i)
+			must(",");
+		key(uslub_stat_name(i));
+		unit_equal(number(), unit_stat(c, i));
+	}
+	must("}");
+	must("}");
+}
+
+static int read_one(struct uslub_cache *c, void *arg)
+{
+	unsigned *n = arg;
+
+	if ((*n)++)
+		must(",");
+	read_cache(c);
+	return 0;
+}
+
+/* The snapshot is that of all caches there are, in their order. */
+static unsigned read_snapshot(void)
+{
+	unsigned n = 0;
+
+	take_snapshot();
+	begin_reading();
+	uslub_for_each_cache(read_one, &n);
+	must("]");
+	must("}");
+	blank();
+	unit_equal(at - text, len);
+	unit_equal(text[len - 1], '\n');
+	return n;
+}
+
+/* ---- tests ---------------------------------------------------------------------------------------- */
+
+static void test_empty(void **state)
+{
+	(void)state;
+	unit_equal(read_snapshot(), 0);
+}
+
+static void test_values(void **state)
+{
+	struct uslub_cache *c[3];
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++)
+		c[i] = uslub_cache_create("plain", 100 * (i + 1), NULL);
+	for (unsigned i = 0; i < 500; i++)
+		if (i % 3)
+			uslub_cache_free(c[0], uslub_cache_alloc(c[0], 0));
+		else
+			assert_non_null(uslub_cache_alloc(c[i % 2], 0));
+	/* numbers up to the largest */
+	counters_add(counters(c[2]), CTR_alloc_slab, UINT64_MAX);
+	counters_add(counters(c[2]), CTR_barn_get, UINT64_MAX - 9);
+	unit_equal(read_snapshot(), 3 + 3); /* sheaves of two sizes, and the boot cache */
+	assert_non_null(strstr(text, "\"alloc_slab\":18446744073709551615,"));
+}
+
+static void named(const char *name)
+{
+	struct uslub_cache *c = uslub_cache_create(name, 64, NULL);
+
+	assert_non_null(c);
+	read_snapshot();
+	unit_equal(uslub_cache_destroy(c), 0);
+}
+
+static void test_odd_names(void **state)
+{
+	char control[2] = { 0, 0 };
+
+	(void)state;
+	named("kmalloc-64 \"quoted\" 'too'");
+	named("back\\slash\\");
+	named("\\u0041");
+	named("tab\tnewline\nreturn\r");
+	named("{\"a\":[1,2]}");
+	named("%s%n%d");
+	named("</script>");
+	named("gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80");
+	for (int i = 1; i < 0x80; i++) {
+		control[0] = (char)i;
+		named(control);
+	}
+	named("\x7f");
+}
+
+/* A name is bytes; what comes out has to be JSON all the same. */
+static void no_utf8(const char *name)
+{
+	struct uslub_cache *c = uslub_cache_create(name, 64, NULL);
+
+	assert_non_null(c);
+	take_snapshot();
+	begin_reading();
+	/* read as JSON; what the bytes became is not asked */
+	while (!may("]")) {
+		if (may("{") || may("}") || may(",") || may(":"))
+			continue;
+		if (*at == '"')
+			string();
+		else
+			number();
+	}
+	must("}");
+	unit_equal(uslub_cache_destroy(c), 0);
+}
+
+static void test_names_without_utf8(void **state)
+{
+	(void)state;
+	no_utf8("latin \xfc");
+	no_utf8("\xff\xfe");
+	no_utf8("cut \xe2\x82");
+	no_utf8("\xed\xa0\x80");
+	no_utf8("\xc0\x80");
+}
+
+static void test_errors(void **state)
+{
+	int fd;
+
+	(void)state;
+	uslub_cache_create("plain", 100, NULL);
+	errno = 3;
+	assert_int_equal(uslub_snapshot_write(-1), -EBADF);
+	unit_equal(errno, 3);
+	fd = open("/dev/full", O_WRONLY);
+	if (fd >= 0)
+		assert_int_equal(uslub_snapshot_write(fd), -ENOSPC);
+	fd = open("/dev/null", O_RDONLY);
+	assert_int_equal(uslub_snapshot_write(fd), -EBADF);
+	/* nobody is left locked out */
+	assert_non_null(uslub_cache_create("another", 100, NULL));
+	read_snapshot();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct unit_test tests[] = {
+		UNIT_TEST(test_empty, UNIT_ALL),
+		UNIT_TEST(test_values, UNIT_ALL),
+		UNIT_TEST(test_odd_names, UNIT_SHARED),
+		UNIT_TEST(test_names_without_utf8, UNIT_SHARED),
+		UNIT_TEST(test_errors, UNIT_SHARED),
+	};
+
+	return unit_main(argc, argv, tests, array_size(tests));
+}
