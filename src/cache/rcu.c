@@ -291,22 +291,20 @@ static bool dispose_other(struct rcu_domain *d)
  */
 static bool dispose_one_sheaf(struct rcu_domain *d)
 {
-	struct plat_place here;
+	uint32_t generation = 0;
 	struct uslub_sheaf *s;
 
 	plat_lock(&d->batch_lock);
 	s = d->matured ? d->batch : NULL;
 	if (s) {
 		d->batch = s->next;
-		plat_enter(&here, &d->assisting);
-		plat_fetch_add(&d->assisting, 1);
+		generation = plat_raise(&d->assisting);
 	}
 	plat_unlock(&d->batch_lock);
 	if (!s)
 		return false;
 	dispose_sheaf(s);
-	plat_fetch_sub(&d->assisting, 1);
-	plat_leave(&here);
+	plat_lower(&d->assisting, generation);
 	return true;
 }
 
@@ -318,7 +316,7 @@ static void dispose_batch(struct rcu_domain *d)
 	plat_lock(&d->batch_lock);
 	plat_store(&d->matured, false);
 	plat_unlock(&d->batch_lock);
-	while (plat_load_acquire(&d->assisting))
+	while (plat_raised(&d->assisting))
 		plat_yield();
 }
 
@@ -356,11 +354,15 @@ static struct block *take_blocks(struct rcu_domain *d)
 static bool take_queue(struct rcu_domain *d)
 {
 	struct uslub_sheaf *s, *next;
+	struct block **blocks;
+	struct slab **slabs;
 
 	plat_lock(&d->batch_lock);
 	plat_store(&d->batch_since, plat_load(&d->queued_since));
 	plat_store(&d->queued_since, 0);
-	d->batch_slabs = plat_exchange(&d->slabs, NULL);
+	for (slabs = &d->batch_slabs; *slabs; slabs = &(*slabs)->next)
+		;
+	*slabs = plat_exchange(&d->slabs, NULL);
 	for (unsigned n = 0; n < plat_nnodes(); n++) {
 		if (!plat_load(&d->queue[n].sheaves))
 			continue;
@@ -370,7 +372,9 @@ static bool take_queue(struct rcu_domain *d)
 			d->batch = s;
 		}
 	}
-	d->batch_blocks = take_blocks(d);
+	for (blocks = &d->batch_blocks; *blocks; blocks = &(*blocks)->next)
+		;
+	*blocks = take_blocks(d);
 	plat_unlock(&d->batch_lock);
 	return d->batch || d->batch_blocks || d->batch_slabs;
 }
@@ -554,20 +558,23 @@ void rcu_child(void)
 	struct block *b;
 	struct slab *slab;
 	struct rcu_domain *d;
+	bool mine, reserve; /* a handler forked while its thread held the lock: let it finish */
 
 	for (unsigned i = 0; i < rcu_domains(); i++) {
 		d = &domains[i];
-		while ((s = d->batch)) {
+		mine = plat_lock_mine(&d->batch_lock) && !d->batch_lock.fork;
+		reserve = plat_lock_mine(&d->reserve_lock) && !d->reserve_lock.fork;
+		while (!mine && (s = d->batch)) {
 			d->batch = s->next;
 			s->next = d->queue[0].sheaves;
 			d->queue[0].sheaves = s;
 		}
-		while ((b = d->batch_blocks)) {
+		while (!mine && !reserve && (b = d->batch_blocks)) {
 			d->batch_blocks = b->next;
 			b->next = d->full;
 			d->full = b;
 		}
-		while ((slab = d->batch_slabs)) {
+		while (!mine && (slab = d->batch_slabs)) {
 			d->batch_slabs = slab->next;
 			slab->next = d->slabs;
 			d->slabs = slab;
@@ -576,7 +583,7 @@ void rcu_child(void)
 		d->awake = ASLEEP;
 		d->waiters = 0;
 		d->matured = false;
-		d->assisting = plat_thread_in(&d->assisting) ? 1 : 0;
+		plat_raise_anew(&d->assisting);
 	}
 }
 
@@ -695,12 +702,11 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 	uint32_t *inflight = &c->pcs[cpu].rcu_inflight;
 	enum seq_result result;
 	struct uslub_sheaf *old;
-	struct plat_place here;
+	uint32_t generation;
 	uint64_t queued = 0;
 	int jump;
 
-	plat_enter(&here, inflight);
-	plat_fetch_add(inflight, 1);
+	generation = plat_raise(inflight);
 	result = seq_give_other(cpu, slot, *hand);
 	if (result == SEQ_DONE)
 		*hand = NULL;
@@ -716,8 +722,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 				sheaf_put_empty(c, local_barn(c), old);
 		}
 	}
-	plat_fetch_sub(inflight, 1);
-	plat_leave(&here);
+	plat_lower(inflight, generation);
 	assist(c, queued);
 	return result;
 }
@@ -786,7 +791,7 @@ void rcu_taken(void *arg, unsigned cpu, const struct pcs_contents *contents)
 static void wait_inflight(struct uslub_cache *c)
 {
 	for (unsigned cpu = 0; cpu < c->nslots; cpu++)
-		while (plat_load_acquire(&c->pcs[cpu].rcu_inflight))
+		while (plat_raised(&c->pcs[cpu].rcu_inflight))
 			plat_yield();
 }
 

@@ -79,7 +79,7 @@ struct percpu_slot {
 struct pcs {
 	struct percpu_slot main; /* allocation and free */
 	struct percpu_slot rcu;	 /* deferred frees; nothing is ever popped here */
-	uint32_t rcu_inflight;	 /* atomic: detached RCU sheaves not queued yet */
+	uint32_t rcu_inflight; /* plat_raise(): threads with a detached RCU sheaf not queued yet */
 	uint32_t pad[3];
 };
 

@@ -170,9 +170,7 @@ void pcs_child(struct pcs *pcs, unsigned nslots)
 	for (unsigned cpu = 0; cpu < nslots; cpu++) {
 		child_slot(&pcs[cpu].main);
 		child_slot(&pcs[cpu].rcu);
-		if (pcs[cpu].rcu_inflight)
-			plat_store(&pcs[cpu].rcu_inflight,
-				   plat_thread_in(&pcs[cpu].rcu_inflight) ? 1 : 0);
+		plat_raise_anew(&pcs[cpu].rcu_inflight);
 	}
 }
 

@@ -129,6 +129,28 @@ static void test_create(void **state)
 	assert_string_equal(uslub_version(), USLUB_VERSION_STRING);
 }
 
+/* Caches that come and go, and those that are refused at a late point, leave nothing behind. */
+static void test_create_leaks_nothing(void **state)
+{
+	struct uslub_cache_args bad = { .args_size = sizeof(bad), .policy.rcu_limit = 1 };
+	struct uslub_cache *c = NULL;
+	size_t before = 0;
+
+	(void)state;
+	if (unit_sanitized() || unit_under_valgrind())
+		unit_skip("address space is the tool's");
+	for (unsigned i = 0; i < 3000; i++) {
+		if (i == 10)
+			before = unit_mapped();
+		c = uslub_cache_create("passing", 64, NULL);
+		assert_non_null(c);
+		uslub_cache_free(c, alloc(c));
+		destroy(c);
+		refused("refused", 64, bad);
+	}
+	assert_true(unit_mapped() <= before + ((size_t)1 << 20));
+}
+
 static void test_attributes(void **state)
 {
 	static const struct {
@@ -568,7 +590,7 @@ static void test_signal_handler(void **state)
 		clock_gettime(CLOCK_MONOTONIC, &now);
 	} while (now.tv_sec - start.tv_sec < 5 && interruptions < unit_scaled(2000));
 	setitimer(ITIMER_REAL, &never, NULL);
-	signal(SIGALRM, SIG_DFL);
+	signal(SIGALRM, SIG_IGN); /* one may be on its way */
 	assert_true(interruptions > 0);
 	nodes_deferred(c->nodes);
 	nodes_deferred(c->sheaves->nodes);
@@ -1231,6 +1253,7 @@ int main(int argc, char **argv)
 	static const struct unit_test tests[] = {
 		UNIT_TEST(test_create_refusals, UNIT_SHARED),
 		UNIT_TEST(test_create, UNIT_BOTH),
+		UNIT_TEST(test_create_leaks_nothing, UNIT_BOTH),
 		UNIT_TEST(test_attributes, UNIT_BOTH),
 		UNIT_TEST(test_arguments, UNIT_BOTH),
 		UNIT_TEST(test_alignment, UNIT_ALL),

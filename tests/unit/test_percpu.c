@@ -429,6 +429,7 @@ static void test_local_holder(void **state)
 /* In the child of a fork that somebody is not there. */
 static void test_child(void **state)
 {
+	uint32_t generation;
 	struct plat_place here;
 	(void)state;
 	three_slots();
@@ -438,7 +439,7 @@ static void test_child(void **state)
 	slots[2].rcu.sheaf[0] = sheaf(10, 3);
 	pcs_child(slots, NSLOTS);
 	check_as_before();
-	unit_equal(slots[1].rcu_inflight, 0);
+	unit_equal(plat_raised(&slots[1].rcu_inflight), 0);
 	unit_equal(slots[2].rcu.word, word(0, 0, 3));
 	/* But what the forking thread itself was in, it will open itself. */
 	late->word |= WORD_WHO_LOCAL;
@@ -446,11 +447,16 @@ static void test_child(void **state)
 	pcs_child(slots, NSLOTS);
 	unit_equal(late->word, word(11, 0, 4) | WORD_WHO_LOCAL);
 	plat_leave(&here);
-	plat_enter(&here, &slots[1].rcu_inflight);
-	slots[1].rcu_inflight = 3;
+	/* What it had raised, it lowers only in the generation it raised it in. */
+	generation = plat_raise(&slots[1].rcu_inflight);
+	unit_equal(plat_raised(&slots[1].rcu_inflight), 1);
 	pcs_child(slots, NSLOTS);
-	unit_equal(slots[1].rcu_inflight, 1);
-	plat_leave(&here);
+	unit_equal(plat_raised(&slots[1].rcu_inflight), 0);
+	plat_lower(&slots[1].rcu_inflight, generation);
+	unit_equal(plat_raised(&slots[1].rcu_inflight), 0);
+	generation = plat_raise(&slots[1].rcu_inflight);
+	plat_lower(&slots[1].rcu_inflight, generation);
+	unit_equal(plat_raised(&slots[1].rcu_inflight), 0);
 }
 
 /* ---- totals --------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -276,6 +277,29 @@ static void test_choice(void **state)
 	assert_ptr_equal(page_address(run), p + 11 * plat_page_size());
 }
 
+/* A clean run costs page faults. */
+static void test_choice_dirty_first(void **state)
+{
+	unsigned order = order_for(65536, plat_page_shift());
+	struct page *runs[4], *walls[4];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		runs[i] = alloc(order);
+		walls[i] = alloc(order); /* so that they are not joined */
+	}
+	supply_free(runs[0]);
+	supply_free(runs[1]);
+	supply_trim();
+	supply_free(runs[2]);
+	unit_equal(usage().dirty, run_bytes(order));
+	assert_ptr_equal(supply_alloc(order, 0, 0), runs[2]);
+	unit_equal(usage().dirty, 0);
+	assert_ptr_not_equal(supply_alloc(order, 0, 0), runs[3]);
+	for (unsigned i = 0; i < 4; i++)
+		supply_free(walls[i]);
+}
+
 /* ---- back to the system --------------------------------------------------------------------------- */
 
 static unsigned resident(char *p, size_t size)
@@ -353,32 +377,23 @@ static void test_trim_runs(void **state)
 	unit_equal(usage().dirty, 0);
 }
 
-static size_t mapped(void)
-{
-	size_t pages = 0;
-	FILE *f = fopen("/proc/self/statm", "r");
-
-	if (!f || fscanf(f, "%zu", &pages) != 1)
-		fail_msg("/proc/self/statm");
-	fclose(f);
-	return pages << plat_page_shift();
-}
-
 /* Segments that are empty go, but for one. */
 static void test_segments_go(void **state)
 {
 	enum { RUNS = 80 };
 	struct page *runs[RUNS];
+	char *places[RUNS];
 	size_t before;
 
 	(void)state;
 	supply_free(alloc(0));
 	supply_trim();
 	unit_equal(usage().segments, 1);
-	before = mapped();
+	before = unit_mapped();
 	for (unsigned i = 0; i < RUNS; i++) {
 		runs[i] = alloc(supply_max_order());
-		*(char *)page_address(runs[i]) = 1;
+		places[i] = page_address(runs[i]);
+		*places[i] = 1;
 	}
 	unit_equal(usage().segments, 3); /* 31 blocks in each */
 	shuffle(runs, RUNS);
@@ -387,8 +402,10 @@ static void test_segments_go(void **state)
 	supply_trim();
 	unit_equal(usage().segments, 1);
 	unit_equal(usage().dirty, 0);
+	for (unsigned i = 0; i < RUNS; i++)
+		assert_null(supply_page_of(places[i]));
 	if (!unit_sanitized() && !unit_under_valgrind())
-		unit_equal(mapped(), before);
+		unit_equal(unit_mapped(), before);
 	supply_free(alloc(supply_max_order()));
 }
 
@@ -488,7 +505,7 @@ static void test_nodes(void **state)
 /* Whichever call fails: NULL, nothing is lost, and the next try works. */
 static void test_failures(void **state)
 {
-	size_t before = mapped();
+	size_t before = unit_mapped();
 	struct page *page = NULL;
 	unsigned k, calls;
 
@@ -502,7 +519,7 @@ static void test_failures(void **state)
 		unit_equal(usage().used, page ? plat_page_size() : 0);
 		unit_equal(usage().dirty, 0);
 		if (!usage().segments && !unit_sanitized() && !unit_under_valgrind())
-			unit_equal(mapped(), before);
+			unit_equal(unit_mapped(), before);
 		unit_equal(usage().segments, k < 2 ? 0 : 1);
 	}
 	/*
@@ -512,6 +529,10 @@ static void test_failures(void **state)
 	unit_equal(k, 4);
 	check_run(page, 0, 0);
 	supply_free(page);
+	/* and a block that could not be had then can be had now */
+	for (unsigned i = 0; i < SEGMENT_SIZE / BLOCK_SIZE - 1; i++)
+		alloc(supply_max_order());
+	unit_equal(usage().segments, 1);
 }
 
 /* A segment that is full and no second one to be had. */
@@ -549,7 +570,7 @@ static void short_of_addresses(void *arg)
 	unsigned n = 0;
 
 	(void)arg;
-	limit.rlim_cur = limit.rlim_max = mapped() + 24 * MiB;
+	limit.rlim_cur = limit.rlim_max = unit_mapped() + 24 * MiB;
 	setrlimit(RLIMIT_AS, &limit);
 	while (supply_alloc(supply_max_order(), 0, 0))
 		n++;
@@ -716,6 +737,45 @@ static void test_reservations(void **state)
 	}
 }
 
+/* As many as one likes, wherever the system puts mappings. */
+static void test_reservations_often(void **state)
+{
+	size_t got;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		char *p = plat_reserve(SEGMENT_SIZE, 4 * MiB, &got);
+
+		if (!p)
+			fail_msg("no reservation after %u", i);
+		unit_equal((uintptr_t)p % SEGMENT_SIZE, 0);
+		unit_equal(got, SEGMENT_SIZE);
+	}
+}
+
+static void run_with_old_layout(void *arg)
+{
+	(void)arg;
+	personality((unsigned)personality(0xffffffff) | ADDR_COMPAT_LAYOUT);
+	execl("/proc/self/exe", "test_supply", "test_reservations_often", NULL);
+	unit_exit(77);
+}
+
+/* From low addresses upwards: the old layout, also that of processes with an unlimited stack. */
+static void test_reservations_upwards(void **state)
+{
+	char text[1000];
+	int status;
+
+	(void)state;
+	if (unit_sanitized() || unit_under_valgrind())
+		unit_skip("address space is the tool's");
+	status = unit_child(run_with_old_layout, NULL, text, sizeof(text), 60);
+	if (status == 77 << 8)
+		unit_skip("no such personality");
+	unit_equal(status, 0);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct unit_test tests[] = {
@@ -725,6 +785,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_join, UNIT_SHARED),
 		UNIT_TEST(test_join_around, UNIT_SHARED),
 		UNIT_TEST(test_choice, UNIT_SHARED),
+		UNIT_TEST(test_choice_dirty_first, UNIT_SHARED),
 		UNIT_TEST(test_trim_block, UNIT_SHARED),
 		UNIT_TEST(test_trim_runs, UNIT_SHARED),
 		UNIT_TEST(test_segments_go, UNIT_SHARED),
@@ -738,6 +799,8 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_history, UNIT_SHARED),
 		UNIT_TEST(test_threads, UNIT_REAL),
 		UNIT_TEST(test_reservations, UNIT_REAL),
+		UNIT_TEST(test_reservations_often, UNIT_REAL),
+		UNIT_TEST(test_reservations_upwards, UNIT_REAL),
 	};
 
 	return unit_main(argc, argv, tests, array_size(tests));

@@ -277,6 +277,17 @@ bool unit_under_valgrind(void)
 	return RUNNING_ON_VALGRIND;
 }
 
+size_t unit_mapped(void)
+{
+	size_t pages = 0;
+	FILE *f = fopen("/proc/self/statm", "r");
+
+	if (!f || fscanf(f, "%zu", &pages) != 1)
+		fail_msg("/proc/self/statm");
+	fclose(f);
+	return pages << plat_page_shift();
+}
+
 void unit_seed(uint64_t seed)
 {
 	random_state = seed * 0x9e3779b97f4a7c15u + 1;

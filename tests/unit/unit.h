@@ -95,6 +95,8 @@ bool unit_sanitized(void);	  /* with a sanitizer, which has an address space of 
 bool unit_tsan(void);
 bool unit_under_valgrind(void);
 
+size_t unit_mapped(void); /* bytes of address space in use */
+
 /* A sequence of numbers that is the same in each run. */
 void unit_seed(uint64_t seed);
 uint64_t unit_random(void);
