@@ -409,7 +409,37 @@ static void test_refill_order(void **state)
 	check_counters();
 }
 
-/* A new slab goes in front of what other threads listed meanwhile; more than one if need be. */
+/* A new slab goes in front of what other threads listed meanwhile. */
+static bool building;
+
+static void publish_meanwhile(void *p)
+{
+	(void)p;
+	if (building)
+		put(0, 0, 1);
+	building = false;
+}
+
+static void test_refill_new_in_front(void **state)
+{
+	void *objects[3];
+
+	(void)state;
+	begin_small(5);
+	take_slabs(1);
+	class.ctor = publish_meanwhile;
+	building = true;
+	unit_equal(nodes_refill(nodes, 0, objects, 3, 0), 3);
+	slabs[1] = slab_of(&class, objects[0]);
+	assert_ptr_not_equal(slabs[0], slabs[1]);
+	expect(CTR_alloc_slab, 1);
+	expect(CTR_full_to_partial, 1);
+	expect(CTR_free_add_partial, 1);
+	check_counters();
+	check_list(1, 0);
+}
+
+/* More than one if need be. */
 static void test_refill_new(void **state)
 {
 	void *objects[OBJECTS_MAX];
@@ -1039,9 +1069,9 @@ static void test_shrink(void **state)
 	begin(plat_page_size() / 64, 64, 100);
 	unit_equal(class.objects, 64);
 	take_slabs(9);
+	publish(2, 0, 40);
 	publish(0, 0, 32);
 	publish(1, 0, 5);
-	publish(2, 0, 40);
 	publish(3, 0, 1);
 	publish(4, 0, 5);
 	publish(5, 0, 33);
@@ -1052,7 +1082,7 @@ static void test_shrink(void **state)
 	expect(CTR_full_to_empty, 1);
 	expect(CTR_free_add_partial, 1);
 	check_counters();
-	check_list(0, 1, 2, 3, 4, 5, 6, 7);
+	check_list(2, 0, 1, 3, 4, 5, 6, 7);
 	node_count_partial(&nodes[0], &p);
 	unit_equal(p.slabs, 8);
 	unit_equal(p.objects, 8 * 64);
@@ -1591,6 +1621,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_flush_gathers, UNIT_BOTH),
 		UNIT_TEST(test_refill_order, UNIT_BOTH),
 		UNIT_TEST(test_refill_new, UNIT_FAKED),
+		UNIT_TEST(test_refill_new_in_front, UNIT_FAKED),
 		UNIT_TEST(test_refill_many, UNIT_FAKED),
 		UNIT_TEST(test_alloc_one, UNIT_FAKED),
 		UNIT_TEST(test_no_memory, UNIT_FAKED),
