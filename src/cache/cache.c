@@ -22,8 +22,8 @@
  *    A few rounds at most, then (f) serves.
  *
  * 3. Lock order
- *    is that of platform/rank.h: registry > close > reclaim > reserve > barn > list_lock > supply >
- *    arena. The slow paths here hold at most one at a time.
+ *    is that of platform/rank.h: registry > close > grace > reclaim > reserve > barn > list_lock >
+ *    supply > arena. The slow paths here hold at most one at a time.
  *
  * 4. NUMA
  *    A sheaf holds mostly local objects: remote ones are freed straight to their slab, refills prefer

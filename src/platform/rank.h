@@ -19,7 +19,6 @@ enum plat_rank {
 	RANK_BARN,	   /* per cache and node */
 	RANK_LIST,	   /* per cache and node: list_lock */
 	RANK_SUPPLY,	   /* per node: free pages */
-	RANK_SEGMENTS,	   /* the list of segments */
 	RANK_ARENA,	   /* metadata */
 };
 

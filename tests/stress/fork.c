@@ -452,14 +452,6 @@ static void forking_handler(int signal)
 	errno = saved;
 }
 
-static void reap_children(void)
-{
-	handling.active = false;
-	while (handling.under_way)
-		reap(handling.pids[--handling.under_way]);
-	handling.active = true;
-}
-
 /* The child of a handler that returned: the interrupted operation ends, then all goes on as usual. */
 static void went_on(void)
 {
@@ -475,6 +467,16 @@ static void went_on(void)
 			die("child after a handler: shrink failed");
 	}
 	_exit(0);
+}
+
+/* With the handler off; the last one may have made us a child. */
+static void reap_children(void)
+{
+	handling.active = false;
+	if (handling.in_child)
+		went_on();
+	while (handling.under_way)
+		reap(handling.pids[--handling.under_way]);
 }
 
 static void forking_timer(void)
@@ -507,14 +509,11 @@ static void part_handler(double seconds)
 	while (now() < end) {
 		for (unsigned i = 0; i < 20 && !handling.in_child; i++)
 			churn(caches[below(&random, KINDS)], &random);
-		if (handling.in_child)
-			went_on();
 		reap_children();
+		handling.active = true;
 	}
-	handling.active = false;
+	reap_children();
 	timer_delete(handling.timer);
-	while (handling.under_way)
-		reap(handling.pids[--handling.under_way]);
 	stress_phase = "threads end";
 	store(&stop, true);
 	for (unsigned i = 0; i < 4; i++)

@@ -188,6 +188,7 @@ static void test_bad_values(void **state)
 		"slab-min-objects=32768",
 		"rcu-limit=4095",
 		"rcu-limit=2T",
+		"rcu-limit=17179869185G", /* 2^64 and 1G */
 		"prefill-barn=yes",
 		"prefill-barn=1",
 		"prefill-barn=ON",
