@@ -104,6 +104,8 @@ static struct uslub_sheaf *obtain_full(struct uslub_cache *c, unsigned cpu, unsi
 	if (spare && spare->fill)
 		return spare; /* somebody was faster */
 	full = barn_replace_empty(local_barn(c), spare, false);
+	if (!full && !(flags & USLUB_NOWAIT) && rcu_feed_barn(c))
+		full = barn_replace_empty(local_barn(c), spare, false);
 	if (full) {
 		count(counters(c), CTR_barn_get);
 		return full;

@@ -138,6 +138,8 @@ hidden uint64_t cache_release_slabs(struct uslub_cache *c);
 hidden struct rcu_domain *rcu_domain_get(const struct rcu_flavor_struct *flavor);
 hidden uint64_t rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn);
 hidden void rcu_queue_slab(struct rcu_domain *d, struct slab *slab);
+/* Disposes of a matured sheaf, if there is one: the barn may have it afterwards. */
+hidden bool rcu_feed_barn(struct uslub_cache *c);
 hidden void rcu_wait(struct rcu_domain *d);
 hidden void rcu_taken(void *arg, unsigned cpu, const struct pcs_contents *contents);
 hidden void rcu_barrier_dead(struct uslub_cache *c);

@@ -15,7 +15,8 @@
  *    One domain per liburcu flavor in use, for ever. Its reclaimer is a thread, started with the first
  *    thing queued, that goes round: take everything queued, wait for one grace period, let those who
  *    queue sheaves meanwhile dispose of the matured ones, one for one, and after PACE_NS dispose of what
- *    is left. It does not wait when somebody waits for it or when some MiB are queued, and is not woken
+ *    is left. An allocation that finds the barn without a full sheaf disposes of one as well, and so gets
+ *    it before it would go to the slabs. The reclaimer does not wait when somebody waits for it or when some MiB are queued, and is not woken
  *    while there is no work. So disposal is spread over CPUs and time as the kernel's callbacks are,
  *    and a barn gets its sheaves one by one, when there is room, not in bursts that it must refuse; and
  *    there is no context switch and no membarrier for each sheaf.
@@ -318,6 +319,11 @@ static void dispose_batch(struct rcu_domain *d)
 	plat_unlock(&d->batch_lock);
 	while (plat_raised(&d->assisting))
 		plat_yield();
+}
+
+bool rcu_feed_barn(struct uslub_cache *c)
+{
+	return c->domain && plat_load(&c->domain->matured) && dispose_one_sheaf(c->domain);
 }
 
 /* A thread that frees much does its part of the disposal. */

@@ -11,7 +11,7 @@
  *                   on their way at the time of the fork
  *   --part=bp       the bp flavor, readers anywhere, and its own calls around the fork
  *   --part=handler  a signal handler forks while its own thread allocates; the child allocates in the
- *                   handler, or goes on after it
+ *                   handler, or goes on after it; another thread forks as well
  *   --part=masks    two threads fork at once; both keep their signal masks
  *   --part=vfork    vfork and exec from a program with threads
  */
@@ -394,6 +394,45 @@ static void some_ms(void)
 	pause_us(3000);
 }
 
+/* ---- signal masks ---- */
+
+static double masks_end;
+static uint64_t masks_forks;
+
+static bool mask_is(const sigset_t *want)
+{
+	sigset_t is;
+
+	pthread_sigmask(SIG_SETMASK, NULL, &is);
+	for (int s = 1; s < 32; s++)
+		if (sigismember(&is, s) != sigismember(want, s))
+			return false;
+	return true;
+}
+
+static void *mask_forker(void *arg)
+{
+	sigset_t mask;
+	pid_t pid;
+
+	sigemptyset(&mask);
+	sigaddset(&mask, arg ? SIGUSR1 : SIGUSR2);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	while (now() < masks_end) {
+		pid = fork();
+		if (!pid) {
+			if (!mask_is(&mask))
+				die("a child has another signal mask");
+			_exit(0);
+		}
+		if (!mask_is(&mask))
+			die("fork has changed the signal mask of its thread");
+		reap(pid);
+		bump(&masks_forks, 1);
+	}
+	return NULL;
+}
+
 /* ---- fork in a signal handler ---- */
 
 #define CHILDREN 8 /* at a time */
@@ -495,13 +534,15 @@ static void forking_timer(void)
 static void part_handler(double seconds)
 {
 	double end = now() + seconds;
-	pthread_t thread[4];
+	pthread_t thread[5];
 	uint64_t random = seed;
 
+	masks_end = end;
 	flavor_start(&urcu_memb_flavor);
 	create_caches();
-	for (unsigned i = 0; i < 4; i++)
-		if (pthread_create(&thread[i], NULL, churner, (void *)(uintptr_t)(i * 100)))
+	for (unsigned i = 0; i < 5; i++)
+		if (pthread_create(&thread[i], NULL, i < 4 ? churner : mask_forker,
+				   (void *)(uintptr_t)(i * 100)))
 			die("pthread_create");
 	forking_timer();
 	handling.active = true;
@@ -516,51 +557,15 @@ static void part_handler(double seconds)
 	timer_delete(handling.timer);
 	stress_phase = "threads end";
 	store(&stop, true);
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 5; i++)
 		pthread_join(thread[i], NULL);
 	destroy_caches();
-	printf("fork handler: %lu forks in a handler, %lu rounds, seed %lu\n", handling.forks,
-	       operations, seed);
+	printf("fork handler: %lu forks in a handler, %lu of another thread, %lu rounds, seed "
+	       "%lu\n",
+	       handling.forks, masks_forks, operations, seed);
 }
 
-/* ---- signal masks ---- */
-
-static double masks_end;
-static uint64_t masks_forks;
-
-static bool mask_is(const sigset_t *want)
-{
-	sigset_t is;
-
-	pthread_sigmask(SIG_SETMASK, NULL, &is);
-	for (int s = 1; s < 32; s++)
-		if (sigismember(&is, s) != sigismember(want, s))
-			return false;
-	return true;
-}
-
-static void *mask_forker(void *arg)
-{
-	sigset_t mask;
-	pid_t pid;
-
-	sigemptyset(&mask);
-	sigaddset(&mask, arg ? SIGUSR1 : SIGUSR2);
-	pthread_sigmask(SIG_SETMASK, &mask, NULL);
-	while (now() < masks_end) {
-		pid = fork();
-		if (!pid) {
-			if (!mask_is(&mask))
-				die("a child has another signal mask");
-			_exit(0);
-		}
-		if (!mask_is(&mask))
-			die("fork has changed the signal mask of its thread");
-		reap(pid);
-		bump(&masks_forks, 1);
-	}
-	return NULL;
-}
+/* ---- two threads that fork ---- */
 
 static void part_masks(double seconds)
 {

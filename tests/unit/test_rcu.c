@@ -1035,7 +1035,7 @@ static void try_readers(const struct rcu_flavor_struct *f)
 		published[i] = new_thing(i);
 	for (unsigned i = 0; i < array_size(threads); i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, look, NULL), 0);
-	for (unsigned i = 0; i < unit_scaled(30000); i++) {
+	for (unsigned i = 0; i < unit_scaled(12000); i++) {
 		struct thing *old = plat_exchange(&published[i % 8], new_thing(i % 8)), *other;
 
 		uslub_cache_free_rcu(c, old);
@@ -1051,7 +1051,7 @@ static void try_readers(const struct rcu_flavor_struct *f)
 			fail_msg("%s", (const char *)trouble);
 	}
 	uslub_cache_barrier_rcu(c);
-	unit_equal(S(free_rcu_sheaf) + S(free_rcu_sheaf_fail), unit_scaled(30000));
+	unit_equal(S(free_rcu_sheaf) + S(free_rcu_sheaf_fail), unit_scaled(12000));
 	for (unsigned i = 0; i < 8; i++)
 		uslub_cache_free(c, published[i]);
 	unit_check_cache(c, 0, 0, 0);
