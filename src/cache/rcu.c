@@ -16,10 +16,10 @@
  *    thing queued, that goes round: take everything queued, wait for one grace period, let those who
  *    queue sheaves meanwhile dispose of the matured ones, one for one, and after PACE_NS dispose of what
  *    is left. An allocation that finds the barn without a full sheaf disposes of one as well, and so gets
- *    it before it would go to the slabs. The reclaimer does not wait when somebody waits for it or when some MiB are queued, and is not woken
- *    while there is no work. So disposal is spread over CPUs and time as the kernel's callbacks are,
- *    and a barn gets its sheaves one by one, when there is room, not in bursts that it must refuse; and
- *    there is no context switch and no membarrier for each sheaf.
+ *    it before it would go to the slabs. The reclaimer does not wait when somebody waits for it or when
+ *    some MiB are queued, and is not woken while there is no work. So disposal is spread over CPUs and
+ *    time as the kernel's callbacks are, and a barn gets its sheaves one by one, when there is room, not
+ *    in bursts that it must refuse; and there is no context switch and no membarrier for each sheaf.
  *    The reclaimer is no reader, so it need not be registered with any flavor. call_rcu is not used: its
  *    worker sleeps 10 ms for each batch, and its fork handlers could deadlock with ours.
  *
