@@ -51,7 +51,7 @@
 #define DOMAINS	       8
 #define NODE_NO_BARN   UINT32_MAX /* in sheaf->node: flush, do not put into a barn */
 #define RESERVE_BLOCKS 16
-#define FORK_WAIT_NS   1000000000ull
+#define FORK_WAIT_NS   100000000ull
 #define PACE_NS	       1000000
 #define HASTE_PART     32 /* of rcu-limit: 2 MiB by default */
 #define YIELD_PART     8
@@ -521,9 +521,11 @@ void rcu_wait(struct rcu_domain *d)
 
 /*
  * Most flavors wait for a grace period under a mutex of their own, which the child would inherit locked,
- * for ever. So fork lets a wait that is under way end, and holds up the next. Not if the forking thread is
- * a reader, for whom it might be waiting, nor for longer than FORK_WAIT_NS, since a reader may wait for
- * something that the forking thread holds: then the child must not defer frees.
+ * for ever. So fork lets a wait that is under way end, and holds up the next; but no longer than
+ * FORK_WAIT_NS, since the forking thread may be a reader or hold what a reader waits for, or may have
+ * called the flavor's own function before fork, which stops grace periods. Then the child must not defer
+ * frees, unless the flavor's functions around fork set it right. The flavor is asked nothing here: its
+ * answer might take one of those mutexes.
  */
 void rcu_fork_prepare(void)
 {
@@ -535,7 +537,7 @@ void rcu_fork_prepare(void)
 		if (plat_lock_mine(&d->grace_lock))
 			continue;
 		while (!(d->fork_holds_grace = plat_trylock(&d->grace_lock)) &&
-		       !plat_rcu_reader(d->flavor) && plat_now() - start < FORK_WAIT_NS)
+		       plat_now() - start < FORK_WAIT_NS)
 			plat_yield();
 	}
 }

@@ -514,6 +514,36 @@ static void test_nolock_busy(void **state)
 	try_any_context(true, 60);
 }
 
+/*
+ * A bulk call that gets some objects and then no more gives those back, and must not wait for the barn,
+ * which has an empty sheaf for them.
+ */
+static void test_nolock_bulk_gives_back(void **state)
+{
+	struct uslub_cache *c = cache(plat_page_size() / 16, 4);
+	void *objects[40], *got[64];
+
+	(void)state;
+	unit_on_cpu(0);
+	for (unsigned i = 0; i < 40; i++)
+		objects[i] = alloc(c);
+	for (unsigned i = 0; i < 40; i++)
+		uslub_cache_free(c, objects[i]);
+	for (unsigned i = 0; i < 40; i++)
+		objects[i] = alloc(c);
+	assert_true(stat_of(c, barn_empty) > 0);
+	unit_on_cpu(3); /* where there is no sheaf yet */
+	uslub_cache_free_bulk(c, 30, objects + 10);
+	assert_true(stat_of(c, partial) > 0);
+	plat_lock(&c->barns[0].lock);
+	plat_lock(supply_lock(0));
+	unit_equal(uslub_cache_alloc_bulk(c, USLUB_NOLOCK, 64, got), -ENOMEM);
+	plat_unlock(supply_lock(0));
+	plat_unlock(&c->barns[0].lock);
+	nodes_deferred(c->nodes);
+	unit_check_cache(c, 10, 0, 0);
+}
+
 /* No system call: the kernel kills a process that makes one now, but for read, write and exit. */
 static void no_system_call(void *arg)
 {
@@ -1264,6 +1294,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_nowait, UNIT_BOTH),
 		UNIT_TEST(test_nolock, UNIT_BOTH),
 		UNIT_TEST(test_nolock_busy, UNIT_BOTH),
+		UNIT_TEST(test_nolock_bulk_gives_back, UNIT_FAKED),
 		UNIT_TEST(test_nolock_makes_no_system_call, UNIT_BOTH),
 		UNIT_TEST(test_signal_handler, UNIT_SHARED | UNIT_REAL),
 		UNIT_TEST(test_bulk_refusals, UNIT_BOTH),

@@ -295,14 +295,18 @@ static void test_bulk_frees_to_sheaf(void **state)
 {
 	struct uslub_cache *c = cache(8);
 	void *objects[6];
+	struct slab *remote;
 
 	(void)state;
 	for (unsigned i = 0; i < 6; i++)
 		objects[i] = alloc_on(c, i % 2 ? 3 : 0);
 	unit_on_cpu(0);
+	remote = slab_of(&c->class, objects[1]);
 	uslub_cache_free_bulk(c, 6, objects);
 	unit_equal(stat_of(c, free_slowpath), 3);
 	unit_equal(stat_of(c, free_fastpath), 3);
+	/* 8 were taken by the other node's sheaf; the remote ones are in their slab again */
+	unit_equal(16 - state_inuse(remote->state), 8 + 3);
 	unit_equal(uslub_cache_destroy(c), 0);
 }
 

@@ -7,9 +7,9 @@
  * is the one way that returns the charge.
  *
  * An aligned reservation is not made by reserving twice as much and cutting, which fails where address
- * space is limited (RLIMIT_AS): the kernel is asked where it would put the range, and the next aligned
- * address below is tried. MAP_FIXED_NOREPLACE is a mere hint before Linux 4.17 and in emulators, so the
- * answer is looked at.
+ * space is limited (RLIMIT_AS): the kernel is asked where it would put the range, and aligned addresses
+ * below and above are tried, nearest first (it may fill the address space from either end).
+ * MAP_FIXED_NOREPLACE is a mere hint before Linux 4.17 and in emulators, so the answer is looked at.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -65,8 +65,10 @@ static void *reserve_aligned(size_t slot, size_t size)
 		return p;
 	where = (uintptr_t)p & ~(slot - 1);
 	munmap(p, size);
-	for (unsigned i = 0; i < PLACES && where >= slot; i++, where -= slot) {
-		p = reserve_at(where, size);
+	for (unsigned i = 0; i < PLACES; i++) {
+		p = where > i * slot ? reserve_at(where - i * slot, size) : NULL;
+		if (!p)
+			p = reserve_at(where + (i + 1) * slot, size);
 		if (p)
 			return p;
 	}
