@@ -88,8 +88,7 @@ struct rcu_domain {
 
 	struct plat_lock grace_lock; /* held during synchronize_rcu() */
 	struct plat_lock batch_lock cacheline;
-	bool fork_holds_grace; /* the forking thread's */
-	bool matured;	       /* under batch_lock: the batch's grace period is over */
+	bool matured;	    /* under batch_lock: the batch's grace period is over */
 	uint32_t assisting; /* atomic; raised under batch_lock: threads that dispose of a sheaf */
 	struct uslub_sheaf *batch;  /* under batch_lock: taken off the queue */
 	struct block *batch_blocks; /* under batch_lock */
@@ -530,29 +529,32 @@ void rcu_wait(struct rcu_domain *d)
 void rcu_fork_prepare(void)
 {
 	uint64_t start = plat_now();
-	struct rcu_domain *d;
+	struct plat_lock *l;
 
 	for (unsigned i = 0; i < rcu_domains(); i++) {
-		d = &domains[i];
-		if (plat_lock_mine(&d->grace_lock))
-			continue;
-		while (!(d->fork_holds_grace = plat_trylock(&d->grace_lock)) &&
-		       plat_now() - start < FORK_WAIT_NS)
-			plat_yield();
+		l = &domains[i].grace_lock;
+		while (!plat_lock_mine(l) && plat_now() - start < FORK_WAIT_NS) {
+			if (plat_trylock(l))
+				l->fork = 1;
+			else
+				plat_yield();
+		}
 	}
 }
 
 void rcu_fork_done(bool child)
 {
-	struct rcu_domain *d;
+	struct plat_lock *l;
 
 	for (unsigned i = 0; i < rcu_domains(); i++) {
-		d = &domains[i];
-		if (d->fork_holds_grace)
-			plat_unlock(&d->grace_lock);
-		else if (child && !plat_lock_mine(&d->grace_lock))
-			plat_lock_init(&d->grace_lock, RANK_GRACE);
-		d->fork_holds_grace = false;
+		l = &domains[i].grace_lock;
+		if (!plat_lock_mine(l)) {
+			if (child)
+				plat_lock_init(l, RANK_GRACE);
+		} else if (l->fork) {
+			l->fork = 0;
+			plat_unlock(l);
+		}
 	}
 }
 

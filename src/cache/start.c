@@ -20,27 +20,22 @@
 
 #define HANDLER_WAIT_NS 100000000ull
 
-/* The fork under way; under the registry lock, which only a handler may fail to get. */
-static struct {
-	struct plat_signals signals; /* the forking thread's mask */
-	uint64_t deadline;	     /* 0: none */
-} forking;
+/* The thread's fork under way. Not under a lock, since a handler's fork may have to do without any. */
+static __thread struct {
+	uint64_t signals;  /* its mask */
+	uint64_t deadline; /* 0: none */
+} forking __attribute__((tls_model("initial-exec")));
 
-static void take_until(struct plat_lock *l, uint64_t deadline)
+static void take(struct plat_lock *l)
 {
 	if (plat_lock_mine(l))
 		return;
 	while (!plat_trylock(l)) {
-		if (deadline && plat_now() > deadline)
+		if (forking.deadline && plat_now() > forking.deadline)
 			return;
 		plat_yield();
 	}
 	l->fork = 1;
-}
-
-static void take(struct plat_lock *l)
-{
-	take_until(l, forking.deadline);
 }
 
 static void give(struct plat_lock *l)
@@ -95,25 +90,20 @@ static void each_lock(void (*fn)(struct plat_lock *))
 static void fork_prepare(void)
 {
 	uint64_t deadline = plat_thread_busy() ? plat_now() + HANDLER_WAIT_NS : 0;
-	struct plat_signals before;
 
-	plat_signals_block(&before);
-	take_until(&registry_lock, deadline);
+	forking.signals = plat_signals_block();
 	forking.deadline = deadline;
-	forking.signals = before;
+	take(&registry_lock);
 	rcu_fork_prepare();
 	each_lock(take);
 }
 
 static void fork_done(bool child)
 {
-	struct plat_signals before;
-
 	each_lock(child ? give_in_child : give);
 	rcu_fork_done(child);
-	before = forking.signals;
 	(child ? give_in_child : give)(&registry_lock);
-	plat_signals_restore(&before);
+	plat_signals_restore(forking.signals);
 }
 
 static void fork_parent(void)

@@ -111,12 +111,9 @@ void plat_rcu_wait_end(const struct rcu_flavor_struct *flavor, bool was_online);
 /* The handlers run around every fork(2) from then on; prepare before those registered earlier. */
 int plat_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
 
-/* Blocks all signals of the thread, and undoes that. */
-struct plat_signals {
-	uint64_t mask[16];
-};
-void plat_signals_block(struct plat_signals *before);
-void plat_signals_restore(const struct plat_signals *before);
+/* Blocks all signals of the thread and returns the mask it had; and puts that back. */
+uint64_t plat_signals_block(void);
+void plat_signals_restore(uint64_t before);
 
 /* An environment variable, or NULL; always NULL in secure-execution mode. */
 const char *plat_env(const char *name);

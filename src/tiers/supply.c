@@ -327,12 +327,12 @@ static void purge_one(struct supply_node *n, struct page *page)
 {
 	struct segment *seg = segment_of(page);
 	struct block *block = block_of(seg, page);
-	bool whole = page->order == supply_max_order(), gone = false;
+	bool whole = page->order == supply_max_order(), gone = false, huge = block->huge;
 	size_t slot;
 
 	run_unlink(n, page);
 	plat_unlock(&n->lock);
-	if (block->huge)
+	if (huge)
 		plat_huge(block_address(seg, block), BLOCK_SIZE, false);
 	if (whole)
 		gone = block_give_up(seg, block);

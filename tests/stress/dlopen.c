@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 #include <urcu/urcu-memb.h>
+#include "memory.h"
 #include "stress.h"
 
 #define THREADS 4
@@ -139,7 +140,8 @@ int main(int argc, char **argv)
 	if (!handle)
 		die("the library was unloaded");
 	dlclose(handle);
-	if (!STRESS_TSAN)
+	/* whose child starts a thread */
+	if (!STRESS_TSAN && !emulated())
 		fork_once();
 	store(&stop, true);
 	for (unsigned i = 0; i < THREADS; i++)

@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 #include "flavor.h"
+#include "memory.h"
 
 #define CACHES	16
 #define KINDS	3
@@ -635,6 +636,8 @@ int main(int argc, char **argv)
 		die("--part=PART is needed");
 	if (!strcmp(part, "nothing"))
 		return 0;
+	if (emulated() && strcmp(part, "masks") && strcmp(part, "vfork"))
+		cannot("an emulator's child of a fork cannot start threads");
 	if (!strcmp(part, "handler")) {
 		part_handler(seconds);
 	} else if (!strcmp(part, "masks")) {

@@ -60,6 +60,8 @@ int main(void)
 	int status;
 	pid_t pid;
 
+	if (STRESS_TSAN)
+		cannot("ThreadSanitizer lets a child start no thread");
 	cache = uslub_cache_create("stranger", 64, &args);
 	if (!cache || pthread_create(&threads[0], NULL, reader, NULL) ||
 	    pthread_create(&threads[1], NULL, writer, NULL))

@@ -820,9 +820,13 @@ static void test_oversize(void **state)
 {
 	static const unsigned numbers[] = { 9, 10, 255, 256, 1000, 20000 };
 	struct uslub_cache *c = cache(8, 8);
+	struct supply_usage before, after;
 	uint64_t oversize = 0;
 
 	(void)state;
+	uslub_cache_free(c, alloc(c));
+	uslub_cache_shrink(c);
+	supply_usage(&before);
 	for (unsigned i = 0; i < array_size(numbers); i++) {
 		unsigned n = numbers[i];
 		struct uslub_sheaf *sheaf = uslub_cache_prefill_sheaf(c, 0, n);
@@ -835,6 +839,9 @@ static void test_oversize(void **state)
 			uslub_cache_free(c, uslub_cache_alloc_from_sheaf(c, USLUB_ZERO, sheaf));
 		uslub_cache_return_sheaf(c, 0, sheaf);
 		unit_check_cache(c, 0, 0, 0);
+		uslub_cache_shrink(c);
+		supply_usage(&after);
+		unit_equal(after.used, before.used);
 	}
 	unit_equal(stat_of(c, sheaf_prefill_fast) + stat_of(c, sheaf_prefill_slow), 0);
 	unit_equal(stat_of(c, sheaf_return_fast) + stat_of(c, sheaf_return_slow), 0);
@@ -889,6 +896,11 @@ static void test_prefill_fails(void **state)
 	unit_equal(uslub_cache_refill_sheaf(c, 0, &sheaf, 20), -ENOMEM);
 	assert_ptr_equal(sheaf, same);
 	assert_true(uslub_sheaf_size(sheaf) >= size);
+	unit_check_cache(c, n + uslub_sheaf_size(sheaf), 1, 1);
+	/* some, but not enough: they go back */
+	cache_free_slabs(c, &objects[--n], 1, 0);
+	assert_null(uslub_cache_prefill_sheaf(c, 0, 2));
+	assert_null(uslub_cache_prefill_sheaf(c, 0, 20));
 	unit_check_cache(c, n + uslub_sheaf_size(sheaf), 1, 1);
 	plat_inject_failures = -1;
 	unit_equal(uslub_cache_refill_sheaf(c, 0, &sheaf, 4), 0);
@@ -1239,7 +1251,7 @@ static void test_idle_cpu(void **state)
 	unit_equal(word_avail(c->pcs[2].main.word), 8);
 	unit_on_cpu(0);
 	uslub_cache_free(c, alloc(c));
-	slow_steps(c, all);
+	slow_steps(c, 3 * all);
 	unit_equal(stat_of(c, cpu_drain), 0);
 	nanosleep(&second, NULL);
 	object = alloc(c); /* CPU 0 is not idle */

@@ -121,19 +121,23 @@ int plat_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)
 	return -pthread_atfork(prepare, parent, child);
 }
 
-_Static_assert(sizeof(struct plat_signals) >= sizeof(sigset_t), "a signal mask fits");
-
-void plat_signals_block(struct plat_signals *before)
+/* The kernel's mask, which has 64 signals; sigset_t has room for 1024. */
+static uint64_t signal_mask(uint64_t mask)
 {
-	sigset_t all;
+	uint64_t before = 0;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, (sigset_t *)before);
+	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, &before, sizeof(mask));
+	return before;
 }
 
-void plat_signals_restore(const struct plat_signals *before)
+uint64_t plat_signals_block(void)
 {
-	pthread_sigmask(SIG_SETMASK, (const sigset_t *)before, NULL);
+	return signal_mask(UINT64_MAX);
+}
+
+void plat_signals_restore(uint64_t before)
+{
+	signal_mask(before);
 }
 
 const char *plat_env(const char *name)
