@@ -58,6 +58,8 @@ static noinline void *alloc_rest(struct uslub_cache *c, unsigned flags)
 		object = seq_pop(&c->main_slots, &c->pop_cpus, 0);
 	if (!object)
 		object = cache_alloc_slow(c, flags);
+	if (!object)
+		plat_set_errno(ENOMEM);
 	return zeroed(c, object, flags);
 }
 
@@ -74,8 +76,6 @@ static void *alloc_from_slabs(struct uslub_cache *c, unsigned node, unsigned fla
 
 	count(counters(c), CTR_alloc_slowpath);
 	object = nodes_alloc(c->nodes, node, node_flags(flags));
-	if (!object)
-		plat_set_errno(ENOMEM);
 	return object;
 }
 
@@ -200,7 +200,10 @@ void *uslub_cache_alloc_node(struct uslub_cache *c, unsigned flags, int node)
 			uslub_cache_free(c, object);
 	}
 	count(counters(c), CTR_alloc_node_mismatch);
-	return zeroed(c, alloc_from_slabs(c, (unsigned)node, flags), flags);
+	object = alloc_from_slabs(c, (unsigned)node, flags);
+	if (!object)
+		plat_set_errno(ENOMEM);
+	return zeroed(c, object, flags);
 }
 
 /* ---- free ----------------------------------------------------------------------------------------- */

@@ -238,7 +238,7 @@ static struct uslub_cache *merge(const char *name, size_t size, const struct usl
 	if (!(args->flags & USLUB_MERGE) || args->ctor)
 		return NULL;
 	list_for_each_entry(c, &registry, link) {
-		if (!mergeable(c, size, args))
+		if (c->dying || !mergeable(c, size, args))
 			continue;
 		alias = arena_alloc(sizeof(*alias));
 		if (!alias)
@@ -281,6 +281,7 @@ static bool unmerge(struct uslub_cache *c)
 
 	plat_lock(&registry_lock);
 	shared = c->refcount > 1;
+	c->dying = !shared;
 	if (shared) {
 		c->refcount--;
 		alias = list_entry(c->aliases.next, struct alias, link);
@@ -304,8 +305,12 @@ int uslub_cache_destroy(struct uslub_cache *c)
 		return 0;
 	rcu_barrier_dead(c);
 	cache_drain(c, true);
-	if (cache_release_slabs(c) || sheaves_out(c))
+	if (cache_release_slabs(c) || sheaves_out(c)) {
+		plat_lock(&registry_lock);
+		c->dying = false;
+		plat_unlock(&registry_lock);
 		return -EBUSY;
+	}
 	plat_lock(&registry_lock);
 	list_del(&c->link);
 	plat_unlock(&registry_lock);

@@ -60,6 +60,7 @@ uint64_t cache_release_slabs(struct uslub_cache *c)
 	uint64_t remain = 0;
 
 	nodes_deferred(c->nodes);
+	sheaf_free_left(c);
 	for (unsigned n = 0; n < plat_nnodes(); n++)
 		for (s = barn_drain(&c->barns[n]); s; s = next) {
 			next = s->next;

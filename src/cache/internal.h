@@ -51,12 +51,14 @@ struct uslub_cache {
 	struct list aliases;	      /* of struct alias; registry lock */
 	unsigned refcount;	      /* registry lock */
 	bool internal;		      /* its objects are sheaves */
+	bool dying;		      /* registry lock: being destroyed, not to be found */
 	char name[CACHE_NAME_MAX];
 
 	struct plat_lock close_lock cacheline; /* one remote close at a time */
 	struct idle_seen *idle;		       /* per slot; under close_lock */
 	uint32_t slow_steps;		       /* racy: paces the idle look */
 	uint32_t idle_cursor;		       /* under close_lock */
+	struct uslub_sheaf *oversize;	       /* atomic: returned from any context, to be freed */
 	uint64_t rcu_queued cacheline;	       /* atomic: objects waiting in the domain */
 };
 
@@ -119,6 +121,7 @@ hidden bool cache_swap_spare(struct uslub_cache *c, unsigned cpu, struct uslub_s
 hidden struct uslub_sheaf *sheaf_new(struct uslub_cache *c, unsigned flags);
 hidden struct uslub_sheaf *sheaf_new_oversize(struct uslub_cache *c, unsigned n, unsigned flags);
 hidden void sheaf_free(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags);
+hidden void sheaf_free_left(struct uslub_cache *c); /* what any-context returns left behind */
 /* Returns all objects to their slabs. */
 hidden void sheaf_flush(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags);
 /* Fills up from slabs, until it holds n; returns whether it does. */

@@ -481,8 +481,9 @@ static void wake_reclaimer(struct rcu_domain *d, bool haste)
 	}
 	if (plat_thread_start(reclaimer, d)) {
 		/* Things stay queued; the next push tries again, a waiter helps himself. */
-		plat_store(&d->awake, ASLEEP);
 		plat_store_release(&d->started, 0);
+		plat_fence();
+		plat_store(&d->awake, ASLEEP);
 	}
 }
 
@@ -493,8 +494,9 @@ static void help(struct rcu_domain *d)
 	if (plat_load(&d->started) || !plat_cas(&d->started, &no, 1))
 		return;
 	finish_round(d, mature(d));
-	plat_store(&d->awake, ASLEEP);
 	plat_store_release(&d->started, 0);
+	plat_fence();
+	plat_store(&d->awake, ASLEEP);
 }
 
 /* Waits until all that is queued now has been disposed of. */
@@ -676,6 +678,7 @@ static void batch_object(struct uslub_cache *c, void *object)
 		return;
 	}
 	if (plat_rcu_reader(d->flavor)) {
+		plat_fetch_sub(&c->rcu_queued, 1);
 		plat_warn("cache %s: no memory to defer the free of %p in a reader; it is leaked",
 			  c->name, object);
 		return;

@@ -43,7 +43,7 @@ struct uslub_cache *uslub_cache_find(const char *name)
 
 	if (name)
 		list_for_each_entry(c, &registry, link)
-			if (has_name(c, name)) {
+			if (!c->dying && has_name(c, name)) {
 				found = c;
 				break;
 			}
@@ -60,6 +60,8 @@ int uslub_for_each_cache(int (*fn)(struct uslub_cache *, void *), void *arg)
 	int result = 0;
 
 	list_for_each_entry(c, &registry, link) {
+		if (c->dying)
+			continue;
 		result = fn(c, arg);
 		if (result)
 			break;

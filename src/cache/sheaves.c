@@ -23,7 +23,11 @@ static struct uslub_sheaf *sheaf_init(struct uslub_cache *c, struct uslub_sheaf 
 
 struct uslub_sheaf *sheaf_new(struct uslub_cache *c, unsigned flags)
 {
-	return sheaf_init(c, uslub_cache_alloc(c->sheaves, flags & ~USLUB_ZERO), c->capacity);
+	struct uslub_cache *from = c->sheaves;
+	void *s = seq_pop(&from->main_slots, &from->pop_cpus, 0);
+
+	/* Not by uslub_cache_alloc(): a free does not touch errno. */
+	return sheaf_init(c, s ? s : cache_alloc_slow(from, flags & ~USLUB_ZERO), c->capacity);
 }
 
 struct uslub_sheaf *sheaf_new_oversize(struct uslub_cache *c, unsigned n, unsigned flags)
@@ -31,6 +35,8 @@ struct uslub_sheaf *sheaf_new_oversize(struct uslub_cache *c, unsigned n, unsign
 	unsigned order = order_for(sheaf_bytes(n), plat_page_shift());
 	struct page *page;
 
+	if (!(flags & USLUB_NOLOCK))
+		sheaf_free_left(c);
 	page = supply_alloc(order, plat_this_node(), node_flags(flags));
 	return page ? sheaf_init(c, page_address(page), n) : NULL;
 }
@@ -38,12 +44,28 @@ struct uslub_sheaf *sheaf_new_oversize(struct uslub_cache *c, unsigned n, unsign
 void sheaf_free(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
 {
 	count(counters(c), CTR_sheaf_free);
-	if (s->capacity != c->capacity)
+	if (s->capacity != c->capacity && flags & USLUB_NOLOCK) {
+		s->next = plat_load(&c->oversize);
+		while (!plat_cas(&c->oversize, &s->next, s))
+			;
+	} else if (s->capacity != c->capacity)
 		supply_free(supply_page_of(s));
 	else if (flags & USLUB_NOLOCK)
 		uslub_cache_free_nolock(c->sheaves, s);
 	else
 		uslub_cache_free(c->sheaves, s);
+}
+
+void sheaf_free_left(struct uslub_cache *c)
+{
+	struct uslub_sheaf *s, *next;
+
+	if (!plat_load(&c->oversize))
+		return;
+	for (s = plat_exchange(&c->oversize, NULL); s; s = next) {
+		next = s->next;
+		supply_free(supply_page_of(s));
+	}
 }
 
 void sheaf_flush(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)

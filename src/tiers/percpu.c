@@ -170,7 +170,8 @@ void pcs_child(struct pcs *pcs, unsigned nslots)
 	for (unsigned cpu = 0; cpu < nslots; cpu++) {
 		child_slot(&pcs[cpu].main);
 		child_slot(&pcs[cpu].rcu);
-		plat_raise_anew(&pcs[cpu].rcu_inflight);
+		if (plat_raised(&pcs[cpu].rcu_inflight)) /* or every page of the array is copied */
+			plat_raise_anew(&pcs[cpu].rcu_inflight);
 	}
 }
 

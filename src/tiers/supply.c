@@ -414,8 +414,15 @@ static struct page *alloc_on(unsigned order, unsigned node, unsigned flags)
 	if (full)
 		block->huge = true;
 	plat_unlock(&n->lock);
-	if (full)
+	if (full) {
 		plat_huge(block_address(seg, block), BLOCK_SIZE, true);
+		/* Somebody may have given back a part of the block meanwhile, and had it small again. */
+		plat_lock(&n->lock);
+		full = block->huge;
+		plat_unlock(&n->lock);
+		if (!full)
+			plat_huge(block_address(seg, block), BLOCK_SIZE, false);
+	}
 	return page;
 }
 

@@ -156,7 +156,8 @@ int plat_write(int fd, const char *text, size_t len)
 	ssize_t n;
 
 	while (len) {
-		n = write(fd, text, len);
+		/* Not write(), which is a cancellation point: callers hold locks. */
+		n = syscall(SYS_write, fd, text, len);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
