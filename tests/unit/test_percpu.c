@@ -654,7 +654,8 @@ static void try_real(unsigned rounds)
 		spare_put(sheaf(i, 0));
 	for (uintptr_t i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, run_real, (void *)(i + 1)), 0);
-	for (unsigned i = 0; i < rounds; i++) {
+	/* The threads may take their time to begin. */
+	for (unsigned i = 0; i < rounds || !plat_load(&put_in); i++) {
 		unit_equal(pcs_drain(real_slots, PCS_MAIN, 0, plat_nslots(), real_taken, NULL), 0);
 		if (i % 16 == 0)
 			plat_yield();
