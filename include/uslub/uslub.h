@@ -35,8 +35,8 @@ struct rcu_flavor_struct; /* of liburcu, <urcu/flavor.h> */
 
 /* Flags of an allocation. */
 #define USLUB_ZERO   0x1u /* fill the object with zero bytes */
-#define USLUB_NOWAIT 0x2u /* map no memory and do not sleep */
-#define USLUB_NOLOCK 0x4u /* async-signal-safe: only trylocks, no system call; implies NOWAIT */
+#define USLUB_NOWAIT 0x2u /* map no memory; short locks may still be waited for */
+#define USLUB_NOLOCK 0x4u /* async-signal-safe: only trylocks, never waits; implies NOWAIT */
 
 /*
  * struct uslub_policy - how a cache behaves; zero everywhere means default
@@ -137,8 +137,8 @@ int uslub_cache_shrink(struct uslub_cache *c);
  * @flags: USLUB_ZERO, USLUB_NOWAIT, USLUB_NOLOCK, or 0
  *
  * The object's content is what its last user left (or what the constructor made of it), unless
- * USLUB_ZERO is given, which overwrites the constructor's work as well. With USLUB_NOLOCK the call is async-signal-safe and may fail although memory
- * is there.
+ * USLUB_ZERO is given, which overwrites the constructor's work as well. With USLUB_NOLOCK the call is
+ * async-signal-safe and may fail although memory is there; a constructor may then run in the handler.
  *
  * Returns the object, or NULL with errno ENOMEM.
  * Thread-safe. Follows SLUB's kmem_cache_alloc().
@@ -175,8 +175,8 @@ void uslub_cache_free(struct uslub_cache *c, void *object);
  * @c: the cache it was allocated from
  * @object: the object; NULL is a no-op
  *
- * Async-signal-safe: takes no lock it would have to wait for and makes no system call. Where the partial
- * list's lock is taken the object is left to the next holder.
+ * Async-signal-safe: takes no lock it would have to wait for. Where the partial list's lock is taken the
+ * object is left to the next caller who may wait.
  * Follows SLUB's kfree_nolock().
  */
 void uslub_cache_free_nolock(struct uslub_cache *c, void *object);
@@ -225,7 +225,8 @@ void uslub_cache_free_rcu(struct uslub_cache *c, void *object);
  *
  * On return every object given to uslub_cache_free_rcu() before the call is free. Must not be called
  * from within a read-side critical section. A registered thread of the QSBR flavor is put offline
- * while it waits. No-op for a cache without a flavor.
+ * while it waits. No-op for a cache without a flavor. Where the kernel refuses membarrier(2) and thread
+ * affinity since start, objects in other CPUs' RCU sheaves are not waited for, and a warning says so.
  * Follows SLUB's kvfree_rcu_barrier_on_cache().
  */
 void uslub_cache_barrier_rcu(struct uslub_cache *c);
@@ -287,7 +288,8 @@ void uslub_cache_return_sheaf(struct uslub_cache *c, unsigned flags, struct uslu
 unsigned uslub_sheaf_size(const struct uslub_sheaf *sheaf);
 
 /*
- * uslub_cache_name - the name given at creation; valid as long as the cache
+ * uslub_cache_name - the name given at creation (of merged caches the first one's); valid as long as the
+ *                    cache
  * uslub_cache_object_size - the size given at creation, in bytes
  */
 const char *uslub_cache_name(const struct uslub_cache *c);

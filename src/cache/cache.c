@@ -23,7 +23,8 @@
  *
  * 3. Lock order
  *    is that of platform/rank.h: registry > close > grace > reclaim > reserve > barn > list_lock >
- *    supply > arena. The slow paths here hold at most one at a time.
+ *    supply > arena. The slow paths here hold one at a time, but for an any-context refill from a
+ *    fresh slab, which holds list_lock and the supply's.
  *
  * 4. NUMA
  *    A sheaf holds mostly local objects: remote ones are freed straight to their slab, refills prefer

@@ -7,7 +7,7 @@
  * consistent at any moment, since a sequence either committed or did nothing (and one by compare-exchange
  * leaves the word as it was until it is done; the child opens what was closed). What other threads held
  * in their hands at that moment counts as live in the child for ever: at most two sheaves per thread, the
- * objects of a bulk call, and the free objects of one slab.
+ * objects of a bulk call, and the chains of the slabs that a refill has just taken.
  *
  * A signal handler that forks may have interrupted its own thread under a lock, or with a slot closed
  * (plat_enter()). Those are left alone: the thread exists in the child, too, and will give them back there.
