@@ -800,9 +800,12 @@ static void test_mmap1_on(void **state)
 	(void)state;
 	mmap1(writes, USLUB_POLICY_ON);
 	check_identities(writes);
-	assert_true(S(barn_get) > 0);
-	assert_true(S(barn_merge) > 0);
-	assert_true(S(sheaf_refill) < 5 * writes);
+	/* A short run may be over before the first grace period. */
+	if (writes >= 30000) {
+		assert_true(S(barn_get) > 0);
+		assert_true(S(barn_merge) > 0);
+		assert_true(S(sheaf_refill) < 5 * writes);
+	}
 	/* each short spare met the barn: with luck or without */
 	assert_in_range(S(barn_get) + S(barn_prefill_miss), 2 * writes / 12 - 2,
 			2 * writes / 12 + 50);

@@ -713,8 +713,7 @@ static void test_misuse(void **state)
 		return;
 	begin(&gated);
 	unit_dies(defer_nonsense, NULL, "is not from any cache");
-	begin_with(&gated,
-		   (struct uslub_cache_args){ .policy.sheaf_capacity = USLUB_POLICY_NONE });
+	begin_with(&gated, (struct uslub_cache_args){ .policy.sheaf_capacity = USLUB_POLICY_NONE });
 	unit_dies(defer_nonsense, NULL, "is not from any cache");
 }
 
