@@ -6,7 +6,7 @@
  */
 #include <pthread.h>
 #include <sys/wait.h>
-#include "stress.h"
+#include "memory.h"
 
 #ifdef HAVE_URCU_BP
 
@@ -62,6 +62,8 @@ int main(void)
 
 	if (STRESS_TSAN)
 		cannot("ThreadSanitizer lets a child start no thread");
+	if (emulated())
+		cannot("an emulator loses track of threads in a fork");
 	cache = uslub_cache_create("stranger", 64, &args);
 	if (!cache || pthread_create(&threads[0], NULL, reader, NULL) ||
 	    pthread_create(&threads[1], NULL, writer, NULL))

@@ -824,6 +824,8 @@ static void test_fork(void **state)
 	int status;
 
 	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
 	if (unit_sanitized())
 		unit_skip("children with threads");
 	begin(&gated);

@@ -320,6 +320,8 @@ static void test_trim_block(void **state)
 	char *p, *q;
 
 	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
 	a = alloc(supply_max_order());
 	b = alloc(supply_max_order());
 	p = page_address(a);
@@ -386,6 +388,8 @@ static void test_segments_go(void **state)
 	size_t before;
 
 	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
 	supply_free(alloc(0));
 	supply_trim();
 	unit_equal(usage().segments, 1);
@@ -510,6 +514,8 @@ static void test_failures(void **state)
 	unsigned k, calls;
 
 	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
 	for (k = 0; k < 10 && !page; k++) {
 		calls = plat_inject_calls;
 		plat_inject_failures = (int)k;
@@ -585,6 +591,8 @@ static void test_short_of_addresses(void **state)
 	char text[1000];
 
 	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
 	if (unit_sanitized() || unit_under_valgrind())
 		unit_skip("address space is the tool's");
 	unit_equal(unit_child(short_of_addresses, NULL, text, sizeof(text), 20), 42 << 8);

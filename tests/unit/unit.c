@@ -250,6 +250,21 @@ bool unit_slow(void)
 	return unit_under_valgrind() || unit_tsan() || getenv("USLUB_TEST_QUICK");
 }
 
+/* Such an emulator pretends to limit memory, or it would limit its own. */
+bool unit_emulated(void)
+{
+	struct rlimit before, some = { 0 }, then;
+
+	if (getrlimit(RLIMIT_DATA, &before))
+		return true;
+	some = before;
+	some.rlim_cur = (rlim_t)1 << 40;
+	if (setrlimit(RLIMIT_DATA, &some) || getrlimit(RLIMIT_DATA, &then))
+		return true;
+	setrlimit(RLIMIT_DATA, &before);
+	return then.rlim_cur != some.rlim_cur;
+}
+
 bool unit_tsan(void)
 {
 #if defined(__SANITIZE_THREAD__)

@@ -93,6 +93,8 @@ bool unit_slow(void);
 unsigned unit_scaled(unsigned n); /* n, or a tenth of it then */
 bool unit_sanitized(void);	  /* with a sanitizer, which has an address space of its own */
 bool unit_tsan(void);
+bool unit_emulated(
+	void); /* by a user-mode emulator, which keeps its own counsel on memory and forks */
 bool unit_under_valgrind(void);
 
 size_t unit_mapped(void); /* bytes of address space in use */
