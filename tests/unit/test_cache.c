@@ -544,6 +544,38 @@ static void test_nolock_bulk_gives_back(void **state)
 	unit_check_cache(c, 10, 0, 0);
 }
 
+/* An oversize sheaf's pages cannot be given back from any context: somebody who may wait does it. */
+static void test_nolock_returns_oversize(void **state)
+{
+	struct uslub_cache *c = cache(8, 4);
+	struct supply_usage before, after;
+	struct uslub_sheaf *sheaf;
+
+	(void)state;
+	uslub_cache_free(c, alloc(c));
+	uslub_cache_shrink(c);
+	supply_usage(&before);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < 3; i++) {
+			sheaf = uslub_cache_prefill_sheaf(c, 0, 2000);
+			assert_non_null(sheaf);
+			hold_locks(c, i);
+			uslub_cache_return_sheaf(c, USLUB_NOLOCK, sheaf);
+			drop_locks(c, i);
+			nodes_deferred(c->nodes);
+			unit_check_cache(c, 0, 0, 0);
+		}
+		uslub_cache_shrink(c);
+		supply_usage(&after);
+		unit_equal(after.used, before.used);
+	}
+	sheaf = uslub_cache_prefill_sheaf(c, 0, 2000);
+	uslub_cache_return_sheaf(c, USLUB_NOLOCK, sheaf);
+	destroy(c);
+	supply_usage(&after);
+	assert_true(after.used <= before.used);
+}
+
 /* No system call: the kernel kills a process that makes one now, but for read, write and exit. */
 static void no_system_call(void *arg)
 {
@@ -1307,6 +1339,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_nolock, UNIT_BOTH),
 		UNIT_TEST(test_nolock_busy, UNIT_BOTH),
 		UNIT_TEST(test_nolock_bulk_gives_back, UNIT_FAKED),
+		UNIT_TEST(test_nolock_returns_oversize, UNIT_BOTH),
 		UNIT_TEST(test_nolock_makes_no_system_call, UNIT_BOTH),
 		UNIT_TEST(test_signal_handler, UNIT_SHARED | UNIT_REAL),
 		UNIT_TEST(test_bulk_refusals, UNIT_BOTH),

@@ -755,6 +755,129 @@ static void test_remote(void **state)
 	unit_equal(S(free_slowpath), 10);
 }
 
+/* ---- a reclaimer that is late --------------------------------------------------------------------- */
+
+#define PACE_NS 1000000 /* how long it leaves matured sheaves to others */
+
+void __real_plat_wait(uint32_t *word, uint32_t value, uint64_t timeout);
+void __wrap_plat_wait(uint32_t *word, uint32_t value, uint64_t timeout);
+
+static bool pace_for_long;
+static unsigned pacing;
+
+void __wrap_plat_wait(uint32_t *word, uint32_t value, uint64_t timeout)
+{
+	if (timeout != PACE_NS || !plat_load(&pace_for_long)) {
+		__real_plat_wait(word, value, timeout);
+		return;
+	}
+	plat_fetch_add(&pacing, 1);
+	while (plat_load(&pace_for_long))
+		pause_ms(1);
+	plat_fetch_sub(&pacing, 1);
+}
+
+static bool is_pacing(void *arg)
+{
+	(void)arg;
+	return plat_load_acquire(&pacing);
+}
+
+/* Matured sheaves are disposed of by those who queue others, one for one, */
+static void test_assistance(void **state)
+{
+	void *objects[30];
+
+	(void)state;
+	begin(&gated);
+	alloc_n(objects, 30);
+	plat_store(&pace_for_long, true);
+	free_rcu_n(objects, 5); /* the first one wakes the reclaimer */
+	assert_true(unit_wait(is_pacing, NULL));
+	unit_equal(c->rcu_queued, 4);
+	unit_equal(S(barn_put), 0);
+	free_rcu_n(objects + 5, 3);
+	unit_equal(S(barn_put), 0);
+	free_rcu_n(objects + 8, 1); /* queues the second one */
+	unit_equal(S(barn_put), 1);
+	unit_equal(S(barn_full), 1);
+	unit_equal(c->rcu_queued, 4);
+	/* whose grace period is not over */
+	free_rcu_n(objects + 9, 8);
+	unit_equal(S(barn_put), 1);
+	unit_equal(c->rcu_queued, 12);
+	plat_store(&pace_for_long, false);
+	wait_quiet();
+	unit_equal(S(barn_put) + S(barn_put_fail), 4);
+	uslub_cache_barrier_rcu(c);
+	unit_check_cache(c, 30 - 17, 0, 0);
+}
+
+/* and by an allocation that finds nothing in the barn. */
+static void test_allocation_of_matured(void **state)
+{
+	void *objects[12], *got;
+
+	(void)state;
+	begin(&gated);
+	alloc_n(objects, 12);
+	plat_store(&pace_for_long, true);
+	free_rcu_n(objects, 5);
+	assert_true(unit_wait(is_pacing, NULL));
+	unit_equal(S(barn_get), 0);
+	got = alloc();
+	assert_true(among(got, objects, 4));
+	unit_equal(S(barn_put), 1);
+	unit_equal(S(barn_get), 1);
+	unit_equal(S(rcu_pending), 1);
+	unit_equal(S(sheaf_refill), 12);
+	plat_store(&pace_for_long, false);
+	uslub_cache_barrier_rcu(c);
+	unit_check_cache(c, 12 - 5 + 1, 0, 0);
+}
+
+/* ---- no thread to be had -------------------------------------------------------------------------- */
+
+int __real_plat_thread_start(void *(*fn)(void *), void *arg);
+int __wrap_plat_thread_start(void *(*fn)(void *), void *arg);
+
+static bool no_threads;
+static unsigned starts;
+
+int __wrap_plat_thread_start(void *(*fn)(void *), void *arg)
+{
+	starts++;
+	return no_threads ? -EAGAIN : __real_plat_thread_start(fn, arg);
+}
+
+/* Things stay queued; who waits does the work himself; the next push tries again. */
+static void test_no_thread(void **state)
+{
+	void *objects[40];
+
+	(void)state;
+	begin(&gated);
+	alloc_n(objects, 40);
+	no_threads = true;
+	free_rcu_n(objects, 20);
+	assert_true(starts > 1);
+	unit_equal(S(rcu_pending), 20);
+	uslub_cache_barrier_rcu(c);
+	unit_equal(S(rcu_pending), 0);
+	unit_check_cache(c, 20, 0, 0);
+	free_rcu_n(objects + 20, 10);
+	unit_equal(S(rcu_pending), 10);
+	no_threads = false;
+	starts = 0;
+	free_rcu_n(objects + 30, 4);
+	unit_equal(starts, 1);
+	wait_quiet();
+	no_threads = true; /* it is there for good */
+	free_rcu_n(objects + 34, 6);
+	unit_equal(uslub_cache_destroy(c), 0);
+	unit_equal(starts, 1);
+}
+
 /* ---- a kernel that refuses ------------------------------------------------------------------------ */
 
 int __real_plat_membarrier(void);
@@ -1105,6 +1228,9 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_typesafe_destroy, UNIT_BOTH),
 		UNIT_TEST(test_misuse, UNIT_BOTH),
 		UNIT_TEST(test_remote, UNIT_FAKED),
+		UNIT_TEST(test_assistance, UNIT_BOTH),
+		UNIT_TEST(test_allocation_of_matured, UNIT_BOTH),
+		UNIT_TEST(test_no_thread, UNIT_BOTH),
 		UNIT_TEST(test_refused_membarrier, UNIT_BOTH),
 		UNIT_TEST(test_fork, UNIT_BOTH),
 		UNIT_TEST(test_memb, UNIT_ALL),
