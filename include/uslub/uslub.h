@@ -45,18 +45,18 @@ struct rcu_flavor_struct; /* of liburcu, <urcu/flavor.h> */
  * USLUB_POLICY of the environment overrides defaults but not values given here.
  */
 struct uslub_policy {
-#define USLUB_POLICY_BOOL(field, name, def, help)		  uint64_t field;
+#define USLUB_POLICY_CHOICE(field, name, words, def, help)	  uint64_t field;
 #define USLUB_POLICY_NUMBER(field, name, min, max, def, help)	  uint64_t field;
 #define USLUB_POLICY_NUMBER_OR(field, name, word, min, max, help) uint64_t field;
 #include <uslub/policy.def>
-#undef USLUB_POLICY_BOOL
+#undef USLUB_POLICY_CHOICE
 #undef USLUB_POLICY_NUMBER
 #undef USLUB_POLICY_NUMBER_OR
 };
 
-#define USLUB_POLICY_OFF  1u	     /* of a BOOL policy */
-#define USLUB_POLICY_ON	  2u	     /* of a BOOL policy */
-#define USLUB_POLICY_NONE UINT64_MAX /* sheaf_capacity: no sheaves; slab_min_objects: auto */
+#define USLUB_POLICY_OFF    1u	       /* of an "off|on" policy */
+#define USLUB_POLICY_ON	    2u	       /* of an "off|on" policy */
+#define USLUB_POLICY_NONE   UINT64_MAX /* sheaf_capacity: no sheaves; slab_min_objects: auto */
 
 /*
  * struct uslub_cache_args - the optional arguments of uslub_cache_create()

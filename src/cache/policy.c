@@ -12,20 +12,18 @@
 #include "base/glob.h"
 #include "cache/internal.h"
 
-enum policy_type { BOOL, NUMBER, NUMBER_OR };
+enum policy_type { CHOICE, NUMBER, NUMBER_OR };
 
 static const struct policy_row {
 	const char *name;
-	const char *word; /* of NUMBER_OR */
+	const char *words; /* of CHOICE, separated by '|'; of NUMBER_OR the only one */
 	enum policy_type type;
 	size_t field;
 	uint64_t least, most, otherwise;
 } rows[] = {
 #define FIELD(field) offsetof(struct uslub_policy, field)
-#define DEFAULT_off  USLUB_POLICY_OFF
-#define DEFAULT_on   USLUB_POLICY_ON
-#define USLUB_POLICY_BOOL(field, name, def, help)                                                  \
-	{ name, NULL, BOOL, FIELD(field), USLUB_POLICY_OFF, USLUB_POLICY_ON, DEFAULT_##def },
+#define USLUB_POLICY_CHOICE(field, name, words, def, help)                                         \
+	{ name, words, CHOICE, FIELD(field), 1, 0, def },
 #define USLUB_POLICY_NUMBER(field, name, min, max, def, help)                                      \
 	{ name, NULL, NUMBER, FIELD(field), min, max, def },
 #define USLUB_POLICY_NUMBER_OR(field, name, word, min, max, help)                                  \
@@ -36,12 +34,6 @@ static const struct policy_row {
 static uint64_t *field_of(struct uslub_policy *p, const struct policy_row *row)
 {
 	return (uint64_t *)((char *)p + row->field);
-}
-
-static bool in_range(const struct policy_row *row, uint64_t value)
-{
-	return (value >= row->least && value <= row->most) ||
-	       (row->type == NUMBER_OR && value == USLUB_POLICY_NONE);
 }
 
 /* ---- text ----------------------------------------------------------------------------------------- */
@@ -66,6 +58,36 @@ static struct text cut(struct text *t, char separator)
 	t->at += gone;
 	t->len -= gone;
 	return head;
+}
+
+/* The place of a word in "word|word|...", counted from 1; 0: not there. */
+static unsigned word_place(const char *words, struct text word)
+{
+	struct text all = { words, strlen(words) }, one;
+
+	for (unsigned place = 1; all.len; place++) {
+		one = cut(&all, '|');
+		if (one.len == word.len && !memcmp(one.at, word.at, one.len))
+			return place;
+	}
+	return 0;
+}
+
+static unsigned count_words(const char *words)
+{
+	unsigned n = 1;
+
+	for (; *words; words++)
+		n += *words == '|';
+	return n;
+}
+
+static bool in_range(const struct policy_row *row, uint64_t value)
+{
+	if (row->type == CHOICE)
+		return value >= 1 && value <= count_words(row->words);
+	return (value >= row->least && value <= row->most) ||
+	       (row->type == NUMBER_OR && value == USLUB_POLICY_NONE);
 }
 
 static bool parse_number(struct text t, uint64_t *value)
@@ -106,11 +128,11 @@ static bool parse_number(struct text t, uint64_t *value)
 
 static bool parse_value(const struct policy_row *row, struct text t, uint64_t *value)
 {
-	if (row->type == BOOL) {
-		*value = text_is(t, "on") ? USLUB_POLICY_ON : USLUB_POLICY_OFF;
-		return text_is(t, "on") || text_is(t, "off");
+	if (row->type == CHOICE) {
+		*value = word_place(row->words, t);
+		return *value;
 	}
-	if (row->word && text_is(t, row->word)) {
+	if (row->words && text_is(t, row->words)) {
 		*value = USLUB_POLICY_NONE;
 		return true;
 	}

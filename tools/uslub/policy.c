@@ -9,14 +9,14 @@
 #define OFFSET(field) offsetof(struct uslub_policy, field)
 
 const struct policy_entry policy_entries[] = {
-#define USLUB_POLICY_BOOL(field, name, def, help)                                                  \
-	{ name, NULL, help, OFFSET(field), POLICY_BOOL, USLUB_POLICY_OFF, USLUB_POLICY_ON },
+#define USLUB_POLICY_CHOICE(field, name, words, def, help)                                         \
+	{ name, words, help, OFFSET(field), POLICY_CHOICE, 1, 0 },
 #define USLUB_POLICY_NUMBER(field, name, min, max, def, help)                                      \
 	{ name, NULL, help, OFFSET(field), POLICY_NUMBER, min, max },
 #define USLUB_POLICY_NUMBER_OR(field, name, word, min, max, help)                                  \
 	{ name, word, help, OFFSET(field), POLICY_NUMBER_OR, min, max },
 #include <uslub/policy.def>
-#undef USLUB_POLICY_BOOL
+#undef USLUB_POLICY_CHOICE
 #undef USLUB_POLICY_NUMBER
 #undef USLUB_POLICY_NUMBER_OR
 };
@@ -57,15 +57,34 @@ static char *list_names(void)
 	return list;
 }
 
+/* The word at a place of "word|word|...", counted from 1, with its length; NULL: there is none. */
+static const char *word_at(const char *words, uint64_t place, size_t *length)
+{
+	for (; *words; words += *length + (words[*length] == '|')) {
+		*length = strcspn(words, "|");
+		if (!--place)
+			return words;
+	}
+	return NULL;
+}
+
+static int parse_choice(const char *words, const char *text, uint64_t *value)
+{
+	const char *word;
+	size_t length;
+
+	for (*value = 1; (word = word_at(words, *value, &length)); ++*value) {
+		if (strlen(text) == length && !memcmp(word, text, length))
+			return 0;
+	}
+	return -1;
+}
+
 static int parse_value(const struct policy_entry *entry, const char *text, uint64_t *value)
 {
-	if (entry->kind == POLICY_BOOL) {
-		bool on = !strcmp(text, "on");
-
-		*value = on ? USLUB_POLICY_ON : USLUB_POLICY_OFF;
-		return on || !strcmp(text, "off") ? 0 : -1;
-	}
-	if (entry->kind == POLICY_NUMBER_OR && !strcmp(text, entry->word)) {
+	if (entry->kind == POLICY_CHOICE)
+		return parse_choice(entry->words, text, value);
+	if (entry->kind == POLICY_NUMBER_OR && !strcmp(text, entry->words)) {
 		*value = USLUB_POLICY_NONE;
 		return 0;
 	}
@@ -126,22 +145,48 @@ char *policy_parse(const char *text, struct uslub_policy *policy)
 char *policy_value(const struct policy_entry *entry, const struct uslub_policy *policy)
 {
 	uint64_t value = policy_get(entry, policy);
+	const char *word;
+	size_t length;
 
 	if (!value)
 		return tool_copy("default");
-	if (entry->kind == POLICY_BOOL)
-		return tool_copy(value == USLUB_POLICY_ON ? "on" : "off");
+	if (entry->kind == POLICY_CHOICE) {
+		word = word_at(entry->words, value, &length);
+		return word ? tool_format("%.*s", (int)length, word) : tool_copy("?");
+	}
 	if (entry->kind == POLICY_NUMBER_OR && value == USLUB_POLICY_NONE)
-		return tool_copy(entry->word);
+		return tool_copy(entry->words);
 	return tool_format("%" PRIu64, value);
+}
+
+/* "off or on", "percpu, atomic or scan" */
+static char *choice_range(const char *words)
+{
+	char *text = tool_copy("");
+	const char *word, *next;
+	size_t length, unused;
+
+	for (uint64_t place = 1; (word = word_at(words, place, &length)); place++) {
+		char *longer;
+
+		next = word_at(words, place + 1, &unused);
+		longer = tool_format("%s%s%.*s", text,
+				     place == 1 ? ""
+				     : next	? ", "
+						: " or ",
+				     (int)length, word);
+		free(text);
+		text = longer;
+	}
+	return text;
 }
 
 char *policy_range(const struct policy_entry *entry)
 {
-	if (entry->kind == POLICY_BOOL)
-		return tool_copy("off or on");
+	if (entry->kind == POLICY_CHOICE)
+		return choice_range(entry->words);
 	if (entry->kind == POLICY_NUMBER_OR)
-		return tool_format("%s or %" PRIu64 "..%" PRIu64, entry->word, entry->min,
+		return tool_format("%s or %" PRIu64 "..%" PRIu64, entry->words, entry->min,
 				   entry->max);
 	return tool_format("%" PRIu64 "..%" PRIu64, entry->min, entry->max);
 }

@@ -11,18 +11,19 @@
 #include <uslub/uslub.h>
 
 enum policy_kind {
-	POLICY_BOOL,
+	POLICY_CHOICE,
 	POLICY_NUMBER,
 	POLICY_NUMBER_OR,
 };
 
 /*
  * struct policy_entry - a policy of the list
- * @word: the value besides numbers of a NUMBER_OR
+ * @words: of a CHOICE, separated by '|'; of a NUMBER_OR the only one
+ * @min, @max: of numbers
  */
 struct policy_entry {
 	const char *name;
-	const char *word;
+	const char *words;
 	const char *help;
 	size_t offset;
 	enum policy_kind kind;
