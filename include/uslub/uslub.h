@@ -56,6 +56,9 @@ struct uslub_policy {
 
 #define USLUB_POLICY_OFF    1u	       /* of an "off|on" policy */
 #define USLUB_POLICY_ON	    2u	       /* of an "off|on" policy */
+#define USLUB_POLICY_PERCPU 1u	       /* of partial_count */
+#define USLUB_POLICY_ATOMIC 2u	       /* of partial_count */
+#define USLUB_POLICY_SCAN   3u	       /* of partial_count */
 #define USLUB_POLICY_NONE   UINT64_MAX /* sheaf_capacity: no sheaves; slab_min_objects: auto */
 
 /*

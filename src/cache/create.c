@@ -105,7 +105,8 @@ static void cache_free_memory(struct uslub_cache *c)
 {
 	arena_free(c->pcs, c->nslots * sizeof(*c->pcs));
 	arena_free(c->idle, c->nslots * sizeof(*c->idle));
-	arena_free(c->class.counters.words, counters_bytes(c->nslots));
+	arena_free(c->class.counters.words, counters_bytes(&c->class.counters));
+	arena_free(c->shards, c->nshards * plat_nnodes() * sizeof(*c->shards));
 	arena_free(c->nodes, plat_nnodes() * sizeof(*c->nodes));
 	arena_free(c->barns, plat_nnodes() * sizeof(*c->barns));
 	arena_free(c, sizeof(*c));
@@ -120,8 +121,8 @@ static struct uslub_cache *cache_alloc_memory(void)
 	c->nslots = plat_nslots();
 	c->pcs = arena_alloc(c->nslots * sizeof(*c->pcs));
 	c->idle = arena_alloc(c->nslots * sizeof(*c->idle));
-	c->class.counters.nslots = c->nslots;
-	c->class.counters.words = arena_alloc(counters_bytes(c->nslots));
+	counters_layout(&c->class.counters, c->nslots, plat_nnodes());
+	c->class.counters.words = arena_alloc(counters_bytes(&c->class.counters));
 	c->nodes = arena_alloc(plat_nnodes() * sizeof(*c->nodes));
 	c->barns = arena_alloc(plat_nnodes() * sizeof(*c->barns));
 	if (c->pcs && c->idle && c->class.counters.words && c->nodes && c->barns)
@@ -142,6 +143,39 @@ static void open_fast_paths(struct uslub_cache *c)
 	c->rcu_cpus = look_at_node || !c->domain ? 0 : cpus;
 }
 
+/* The policy's words in the order of the enum. */
+_Static_assert(USLUB_POLICY_PERCPU - 1 == NODE_COUNT_PERCPU &&
+		       USLUB_POLICY_ATOMIC - 1 == NODE_COUNT_ATOMIC &&
+		       USLUB_POLICY_SCAN - 1 == NODE_COUNT_SCAN,
+	       "policy partial-count names enum node_counting");
+
+static bool init_nodes(struct uslub_cache *c, unsigned min_partial)
+{
+	struct node_setup setup = {
+		.class = &c->class,
+		.release = c->class.typesafe ? release_after_grace : release_at_once,
+		.min_partial = min_partial,
+		.counting = (enum node_counting)(c->policy.partial_count - 1),
+	};
+
+	if (c->policy.parking == USLUB_POLICY_ON) {
+		c->nshards = park_shards(plat_ncpu() / plat_nnodes());
+		c->shards = arena_alloc(c->nshards * plat_nnodes() * sizeof(*c->shards));
+		if (!c->shards)
+			return false;
+		setup.nshards = c->nshards;
+		setup.park_limit = (unsigned)c->policy.park_limit;
+	}
+	for (setup.id = 0; setup.id < plat_nnodes(); setup.id++) {
+		if (c->shards)
+			setup.shards = &c->shards[setup.id * c->nshards];
+		node_init(&c->nodes[setup.id], &setup);
+		barn_init(&c->barns[setup.id], (unsigned)c->policy.barn_full,
+			  (unsigned)c->policy.barn_empty);
+	}
+	return true;
+}
+
 /* Fills in the cache; 0 or -errno. */
 static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 		      const struct uslub_cache_args *args)
@@ -153,7 +187,6 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 		.typesafe = args->flags & USLUB_TYPESAFE_BY_RCU,
 		.ctor = args->ctor,
 	};
-	unsigned min_partial;
 
 	if (!policy_resolve(c->internal ? "" : name, &args->policy, &c->policy))
 		return -EINVAL;
@@ -174,13 +207,8 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 		c->policy.slab_min_objects = USLUB_POLICY_NONE;
 	c->prefill_barn = c->policy.prefill_barn == USLUB_POLICY_ON;
 	c->rcu_limit = c->policy.rcu_limit;
-	min_partial = args->min_partial ? args->min_partial : default_min_partial(size);
-	for (unsigned n = 0; n < plat_nnodes(); n++) {
-		node_init(&c->nodes[n], &c->class, min_partial,
-			  c->class.typesafe ? release_after_grace : release_at_once);
-		barn_init(&c->barns[n], (unsigned)c->policy.barn_full,
-			  (unsigned)c->policy.barn_empty);
-	}
+	if (!init_nodes(c, args->min_partial ? args->min_partial : default_min_partial(size)))
+		return -ENOMEM;
 	if (args->rcu) {
 		c->domain = rcu_domain_get(args->rcu);
 		if (!c->domain)

@@ -14,6 +14,7 @@
 #include "tiers/arena.h"
 #include "tiers/barn.h"
 #include "tiers/node.h"
+#include "tiers/park.h"
 #include "tiers/percpu.h"
 #include "tiers/slab.h"
 
@@ -40,8 +41,10 @@ struct uslub_cache {
 	bool prefill_barn;
 
 	struct slab_class class cacheline;
-	struct node *nodes;	      /* one per NUMA node */
-	struct barn *barns;	      /* one per NUMA node */
+	struct node *nodes;	   /* one per NUMA node */
+	struct barn *barns;	   /* one per NUMA node */
+	struct park_shard *shards; /* nshards per NUMA node; NULL: no parking */
+	unsigned nshards;
 	struct uslub_cache *sheaves;  /* where this cache's sheaves come from */
 	struct rcu_domain *domain;    /* NULL: created without a flavor */
 	uint64_t rcu_limit;	      /* bytes */

@@ -65,9 +65,9 @@ static void each_cache_lock(void (*fn)(struct plat_lock *), enum plat_rank rank)
 			fn(&c->close_lock);
 		for (unsigned n = 0; n < plat_nnodes(); n++) {
 			if (rank == RANK_BARN)
-				fn(&c->barns[n].lock);
+				fn(&c->barns[n].lock.lock);
 			if (rank == RANK_LIST)
-				fn(&c->nodes[n].list_lock);
+				fn(&c->nodes[n].list_lock.lock);
 		}
 	}
 }

@@ -39,19 +39,6 @@ static uint64_t rcu_pending(const struct uslub_cache *c)
 	return t.avail + plat_load(&c->rcu_queued);
 }
 
-static void partial_totals(const struct uslub_cache *c, struct node_partial *sum)
-{
-	struct node_partial p;
-
-	*sum = (struct node_partial){ 0 };
-	for (unsigned n = 0; n < plat_nnodes(); n++) {
-		node_count_partial(&c->nodes[n], &p);
-		sum->slabs += p.slabs;
-		sum->objects += p.objects;
-		sum->inuse += p.inuse;
-	}
-}
-
 #define sum_over(array, field)                                                                     \
 	({                                                                                         \
 		uint64_t sum_ = 0;                                                                 \
@@ -60,22 +47,37 @@ static void partial_totals(const struct uslub_cache *c, struct node_partial *sum
 		sum_;                                                                              \
 	})
 
-/* Objects that are not free in their slab: all but the free ones of listed slabs. */
-static uint64_t objects(const struct uslub_cache *c)
-{
-	struct node_partial p;
-	uint64_t total, free;
+#define sum_of_gauges(c, gauge)                                                                    \
+	({                                                                                         \
+		struct node_gauges gauges_;                                                        \
+		uint64_t sum_ = 0;                                                                 \
+		for (unsigned n_ = 0; n_ < plat_nnodes(); n_++) {                                  \
+			node_gauges(&(c)->nodes[n_], &gauges_);                                    \
+			sum_ += gauges_.gauge;                                                     \
+		}                                                                                  \
+		sum_;                                                                              \
+	})
 
-	partial_totals(c, &p);
-	free = p.objects - p.inuse;
-	total = sum_over(c->nodes, total_objects);
-	return total > free ? total - free : 0;
+static uint64_t barn_locks(const struct uslub_cache *c)
+{
+	uint64_t taken = 0;
+
+	for (unsigned side = 0; side < LOCK_SIDES; side++)
+		taken += sum_over(c->barns, lock.taken[side]);
+	return taken;
+}
+
+static uint64_t parked(const struct uslub_cache *c)
+{
+	uint64_t slabs = 0;
+
+	for (unsigned n = 0; n < plat_nnodes(); n++)
+		slabs += park_count(&c->nodes[n].park);
+	return slabs;
 }
 
 static uint64_t computed(const struct uslub_cache *c, enum uslub_stat which)
 {
-	struct node_partial p;
-
 	switch (which) {
 	case USLUB_STAT_aliases:
 		return c->refcount - 1;
@@ -96,10 +98,9 @@ static uint64_t computed(const struct uslub_cache *c, enum uslub_stat which)
 	case USLUB_STAT_object_size:
 		return c->class.object_size;
 	case USLUB_STAT_objects:
-		return objects(c);
+		return sum_of_gauges(c, objects);
 	case USLUB_STAT_objects_partial:
-		partial_totals(c, &p);
-		return p.inuse;
+		return sum_of_gauges(c, objects_partial);
 	case USLUB_STAT_objs_per_slab:
 		return c->class.objects;
 	case USLUB_STAT_order:
@@ -116,6 +117,24 @@ static uint64_t computed(const struct uslub_cache *c, enum uslub_stat which)
 		return sum_over(c->nodes, nr_slabs);
 	case USLUB_STAT_total_objects:
 		return sum_over(c->nodes, total_objects);
+	case USLUB_STAT_parked:
+		return parked(c);
+	case USLUB_STAT_list_lock_alloc:
+		return sum_over(c->nodes, list_lock.taken[LOCK_ALLOC]);
+	case USLUB_STAT_list_lock_free:
+		return sum_over(c->nodes, list_lock.taken[LOCK_FREE]);
+	case USLUB_STAT_list_lock_other:
+		return sum_over(c->nodes, list_lock.taken[LOCK_OTHER]);
+	case USLUB_STAT_list_lock_contended:
+		return sum_over(c->nodes, list_lock.contended);
+	case USLUB_STAT_list_lock_wait_ns:
+		return sum_over(c->nodes, list_lock.waited);
+	case USLUB_STAT_barn_lock:
+		return barn_locks(c);
+	case USLUB_STAT_barn_lock_contended:
+		return sum_over(c->barns, lock.contended);
+	case USLUB_STAT_barn_lock_wait_ns:
+		return sum_over(c->barns, lock.waited);
 	case USLUB_STAT_barn_full:
 		return sum_over(c->barns, nr_full);
 	case USLUB_STAT_barn_empty:

@@ -74,9 +74,10 @@ void plat_bind(void *p, size_t size, unsigned node); /* prefer memory of a node;
 
 /* ---- time, waiting, threads ----------------------------------------------------------------------- */
 
-uint64_t plat_now(void); /* nanoseconds, coarse is good enough [any] */
-void plat_relax(void);	 /* a spin's pause [any] */
-void plat_yield(void);	 /* let others run */
+uint64_t plat_now(void);   /* nanoseconds, coarse is good enough [any] */
+uint64_t plat_clock(void); /* nanoseconds, fine enough for a wait of a few hundred [any] */
+void plat_relax(void);	   /* a spin's pause [any] */
+void plat_yield(void);	   /* let others run */
 
 /* Sleeps while *word == value, at most `timeout` ns (0: for ever); may return for no reason. */
 void plat_wait(uint32_t *word, uint32_t value, uint64_t timeout);

@@ -29,25 +29,41 @@ enum counter {
 	CTR_COUNT
 };
 
+/*
+ * Quantities of a node that go up and down, kept as per-CPU deltas in columns behind the counters. A
+ * reading sums them; single columns mean nothing.
+ */
+enum node_counter {
+	NODE_FREE_LISTED, /* free objects in slabs on the partial list */
+	NODE_FREE_PARKED, /* free objects in parked slabs */
+	NODE_COUNTERS
+};
+
 struct counters {
 	uint64_t *words;
 	unsigned nslots;
+	unsigned stride; /* words of a slot: whole cache lines */
 };
 
-/* In bytes; whole cache lines for each slot. */
-hidden size_t counters_bytes(unsigned nslots);
-hidden void counters_add_slow(const struct counters *c, enum counter which, uint64_t n);
-hidden uint64_t counters_sum(const struct counters *c, enum counter which);
+/* Says how large the words must be; they are the caller's to get, zeroed. */
+hidden void counters_layout(struct counters *c, unsigned nslots, unsigned nnodes);
+hidden size_t counters_bytes(const struct counters *c);
+/* `which` is an enum counter or a counter_of_node(). */
+hidden void counters_add_slow(const struct counters *c, unsigned which, uint64_t n);
+hidden uint64_t counters_sum(const struct counters *c, unsigned which);
 
-#define COUNTER_STRIDE (((size_t)CTR_COUNT * 8 + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE / 8)
-
-static inline uint64_t *counter_word(const struct counters *c, unsigned slot, enum counter which)
+static inline unsigned counter_of_node(unsigned node, enum node_counter which)
 {
-	return &c->words[slot * COUNTER_STRIDE + which];
+	return CTR_COUNT + node * NODE_COUNTERS + which;
+}
+
+static inline uint64_t *counter_word(const struct counters *c, unsigned slot, unsigned which)
+{
+	return &c->words[(size_t)slot * c->stride + which];
 }
 
 /* [any] The thread was on this slot a moment ago. A negative n is given as its two's complement. */
-static inline void counters_add_at(const struct counters *c, unsigned slot, enum counter which,
+static inline void counters_add_at(const struct counters *c, unsigned slot, unsigned which,
 				   uint64_t n)
 {
 	if (unlikely(slot >= c->nslots ||
@@ -55,7 +71,7 @@ static inline void counters_add_at(const struct counters *c, unsigned slot, enum
 		counters_add_slow(c, which, n);
 }
 
-static inline void counters_add(const struct counters *c, enum counter which, uint64_t n)
+static inline void counters_add(const struct counters *c, unsigned which, uint64_t n)
 {
 	counters_add_at(c, plat_slot(), which, n);
 }

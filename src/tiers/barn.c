@@ -33,14 +33,14 @@
 void barn_init(struct barn *b, unsigned max_full, unsigned max_empty)
 {
 	*b = (struct barn){ .max_full = max_full, .max_empty = max_empty };
-	plat_lock_init(&b->lock, RANK_BARN);
+	counted_lock_init(&b->lock, RANK_BARN);
 }
 
 static bool lock_barn(struct barn *b, bool try)
 {
 	if (try)
-		return plat_trylock(&b->lock);
-	plat_lock(&b->lock);
+		return counted_trylock(&b->lock, LOCK_OTHER);
+	counted_lock(&b->lock, LOCK_OTHER);
 	return true;
 }
 
@@ -81,7 +81,7 @@ struct uslub_sheaf *barn_replace_empty(struct barn *b, struct uslub_sheaf *empty
 	full = pop(&b->full, &b->nr_full);
 	if (full && empty)
 		push_empty(b, empty);
-	plat_unlock(&b->lock);
+	counted_unlock(&b->lock);
 	return full;
 }
 
@@ -103,7 +103,7 @@ struct uslub_sheaf *barn_replace_full(struct barn *b, struct uslub_sheaf *full, 
 	empty = pop(&b->empty, &b->nr_empty);
 	if (empty)
 		push_full(b, full);
-	plat_unlock(&b->lock);
+	counted_unlock(&b->lock);
 	return empty;
 }
 
@@ -116,7 +116,7 @@ struct uslub_sheaf *barn_get_any(struct barn *b, bool try)
 	s = pop(&b->full, &b->nr_full);
 	if (!s)
 		s = pop(&b->empty, &b->nr_empty);
-	plat_unlock(&b->lock);
+	counted_unlock(&b->lock);
 	return s;
 }
 
@@ -127,7 +127,7 @@ struct uslub_sheaf *barn_get_empty(struct barn *b, bool try)
 	if (!plat_load(&b->nr_empty) || !lock_barn(b, try))
 		return NULL;
 	s = pop(&b->empty, &b->nr_empty);
-	plat_unlock(&b->lock);
+	counted_unlock(&b->lock);
 	return s;
 }
 
@@ -136,7 +136,7 @@ bool barn_put_full(struct barn *b, struct uslub_sheaf *s, bool force, bool try)
 	if ((!force && plat_load(&b->nr_full) >= b->max_full) || !lock_barn(b, try))
 		return false;
 	push_full(b, s);
-	plat_unlock(&b->lock);
+	counted_unlock(&b->lock);
 	return true;
 }
 
@@ -145,7 +145,7 @@ bool barn_put_empty(struct barn *b, struct uslub_sheaf *s, bool try)
 	if (plat_load(&b->nr_empty) >= b->max_empty || !lock_barn(b, try))
 		return false;
 	push_empty(b, s);
-	plat_unlock(&b->lock);
+	counted_unlock(&b->lock);
 	return true;
 }
 
@@ -183,7 +183,7 @@ struct uslub_sheaf *barn_replace_partial(struct barn *b, struct uslub_sheaf *s, 
 		return NULL;
 	full = pop(&b->full, &b->nr_full);
 	*merged = full && merge(b, s);
-	plat_unlock(&b->lock);
+	counted_unlock(&b->lock);
 	return full;
 }
 
@@ -191,9 +191,9 @@ bool barn_put_partial(struct barn *b, struct uslub_sheaf *s)
 {
 	bool merged;
 
-	plat_lock(&b->lock);
+	counted_lock(&b->lock, LOCK_OTHER);
 	merged = merge(b, s);
-	plat_unlock(&b->lock);
+	counted_unlock(&b->lock);
 	return merged;
 }
 
@@ -201,7 +201,7 @@ struct uslub_sheaf *barn_drain(struct barn *b)
 {
 	struct uslub_sheaf *all, *s;
 
-	plat_lock(&b->lock);
+	counted_lock(&b->lock, LOCK_OTHER);
 	all = b->partial;
 	if (all)
 		all->next = NULL;
@@ -210,6 +210,6 @@ struct uslub_sheaf *barn_drain(struct barn *b)
 		s->next = all;
 		all = s;
 	}
-	plat_unlock(&b->lock);
+	counted_unlock(&b->lock);
 	return all;
 }

@@ -6,9 +6,10 @@
 #include "base/base.h"
 #include "base/sheaf.h"
 #include "platform/platform.h"
+#include "stats/counted_lock.h"
 
 struct barn {
-	struct plat_lock lock;
+	struct counted_lock lock;
 	uint32_t max_full;
 	uint32_t max_empty;
 	/* Under the lock; the numbers are read without it as hints. */

@@ -3,9 +3,9 @@
  * The node tier: which slabs have free objects, and how objects get in and out of them.
  *
  * 1. Structure
- *    A slab with free objects is on its node's partial list (LISTED); a full one is on no list. There is
- *    no list of full slabs: the first free into one puts it back, which is the traffic on list_lock that
- *    the upper tiers exist to avoid.
+ *    A slab with free objects is on its node's partial list (LISTED) or parked (PARKED, see park.c); a full
+ *    one is nowhere. There is no list of full slabs: the first free into one makes it known again, which is
+ *    the traffic on list_lock that the upper tiers exist to avoid, and parking as well.
  *
  * 2. Allocation
  *    takes slabs from the head of the list, under list_lock. A refill takes the whole chain of each slab
@@ -18,37 +18,104 @@
  *    and a second refill take it whole, which restores the same word, "full and unlisted"; the first
  *    would then put a slab on the list that the second one is about to put there as well.
  *
+ *    A refill first takes parked slabs of its CPU's shard, which needs no lock, then the list's, then other
+ *    shards', then a new slab. From parked slabs it takes what it wants and no more, since it holds them: a
+ *    rest stays where it is and the slab goes back to the young ones, for the same reason as to the tail.
+ *
  * 3. Free
  *    pushes a chain of objects of one slab. The exchange decides by the word before it:
  *
  *        partial -> partial   no lock, nothing else to do
- *        full    -> partial   under list_lock; this freer publishes the slab: list tail
- *        partial -> empty     under list_lock; given up if the list has min_partial slabs, else it stays
- *        full    -> empty     under list_lock; given up likewise, else published
+ *        full    -> partial   this freer makes the slab known: parks it, without list_lock, or with it puts
+ *                             it on the list's tail
+ *        partial -> empty     LISTED: under list_lock; given up if the list has min_partial slabs, else kept
+ *                             PARKED: no lock; looked at when it is taken off its stack
+ *        full    -> empty     under list_lock; given up likewise, else put on the list
  *
- *    list_lock is taken *before* the exchange in the last three, because the exchange changes `where`.
+ *    list_lock is taken *before* the exchange where that changes `where` from or to LISTED.
  *
- * 4. Any context
+ * 4. Parked slabs
+ *    become listed when a shard is full, when more than min_partial of them are empty, when an allocation
+ *    that takes single objects finds the list empty, and to be shrunk or walked. The first two give up
+ *    empty ones. A slab always parks on its own node.
+ *    Fork needs no care: a stack is one word, consistent at any moment. What another thread has in its hands
+ *    stays PARKED in the child for ever, as what it has in its sheaves stays in use.
+ *
+ * 5. Any context
  *    With NOLOCK a free that needs list_lock tries it; if it is taken, the objects are pushed onto the
  *    node's deferred stack, linked by pointers through themselves. The stack is only ever taken whole,
  *    so that it has no ABA. The next caller who may wait frees them.
  *
- * 5. Discipline
+ * 6. Counting
+ *    Free objects are counted by where their slab lies, as per-CPU deltas taken from the exchanges that were
+ *    won. A free cannot know if its slab will be listed a moment later, so an exchange that changes `where`
+ *    moves the slab's free objects along. What is free in UNLISTED slabs is not counted: full ones have
+ *    nothing, and one that leaves is forgotten whole. Then
+ *        objects         = what all slabs could hold - free in LISTED and PARKED ones
+ *        objects_partial = what LISTED slabs could hold - free in LISTED ones
+ *    without a lock and without looking at a slab. The policies to count in one shared word, and to walk the
+ *    list when asked, are there to be compared with.
+ *
+ * 7. Discipline
  *    Pages are returned after list_lock is dropped. list_lock is not held over system calls.
  */
 #include "tiers/node.h"
 
-void node_init(struct node *n, const struct slab_class *class, unsigned min_partial,
-	       void (*release)(struct node *, struct slab *))
+void node_init(struct node *n, const struct node_setup *s)
 {
-	*n = (struct node){ .class = class, .min_partial = min_partial, .release = release };
-	plat_lock_init(&n->list_lock, RANK_LIST);
+	*n = (struct node){
+		.class = s->class,
+		.release = s->release,
+		.min_partial = s->min_partial,
+		.id = (uint16_t)s->id,
+		.counting = s->counting,
+	};
+	if (s->shards)
+		park_init(&n->park, s->shards, s->nshards, s->park_limit);
+	counted_lock_init(&n->list_lock, RANK_LIST);
 	list_init(&n->partial);
 }
 
 static const struct counters *counters_of(const struct node *n)
 {
 	return &n->class->counters;
+}
+
+static bool parking(const struct node *n)
+{
+	return n->park.shards;
+}
+
+static struct park_shard *own_shard(const struct node *n)
+{
+	return park_shard(&n->park, plat_slot());
+}
+
+/* ---- counting free objects ------------------------------------------------------------------------ */
+
+static void count_free(struct node *n, enum slab_where where, int64_t change)
+{
+	enum node_counter which = where == SLAB_PARKED ? NODE_FREE_PARKED : NODE_FREE_LISTED;
+
+	if (where == SLAB_UNLISTED || !change || n->counting == NODE_COUNT_SCAN)
+		return;
+	if (n->counting == NODE_COUNT_PERCPU)
+		counters_add(counters_of(n), counter_of_node(n->id, which), (uint64_t)change);
+	else
+		plat_fetch_add(&n->free[which], (uint64_t)change);
+}
+
+/* The exchange from `before` to `after` was won, on a slab of so many objects, which may be gone by now. */
+static void count_moved(struct node *n, unsigned objects, uint64_t before, uint64_t after)
+{
+	int64_t old = objects - state_inuse(before), new = objects - state_inuse(after);
+
+	if (state_where(before) == state_where(after)) {
+		count_free(n, state_where(before), new - old);
+		return;
+	}
+	count_free(n, state_where(before), -old);
+	count_free(n, state_where(after), new);
 }
 
 /* ---- the partial list; under list_lock ------------------------------------------------------------ */
@@ -60,19 +127,21 @@ static void list_slab(struct node *n, struct slab *slab, bool tail)
 	else
 		list_add(&n->partial, &slab->link);
 	plat_store(&n->nr_partial, n->nr_partial + 1);
+	plat_store(&n->partial_objects, n->partial_objects + slab->objects);
 }
 
 static void unlist_slab(struct node *n, struct slab *slab)
 {
 	list_del(&slab->link);
 	plat_store(&n->nr_partial, n->nr_partial - 1);
+	plat_store(&n->partial_objects, n->partial_objects - slab->objects);
 }
 
-static bool lock_list(struct node *n, unsigned flags)
+static bool lock_list(struct node *n, enum lock_side side, unsigned flags)
 {
 	if (flags & NODE_NOLOCK)
-		return plat_trylock(&n->list_lock);
-	plat_lock(&n->list_lock);
+		return counted_trylock(&n->list_lock, side);
+	counted_lock(&n->list_lock, side);
 	return true;
 }
 
@@ -84,20 +153,229 @@ static void forget_slab(struct node *n, struct slab *slab)
 	n->release(n, slab);
 }
 
+/* ---- parked slabs to the list; under list_lock ---------------------------------------------------- */
+
+static void forget_all(struct node *n, struct slab *slabs)
+{
+	struct slab *next;
+
+	for (; slabs; slabs = next) {
+		next = slabs->next;
+		forget_slab(n, slabs);
+	}
+}
+
+/*
+ * A slab that the caller holds, from PARKED to the list; or, where the caller has a place for them and there
+ * are enough empty ones, to that place. True: it was listed.
+ */
+static bool list_held(struct node *n, struct slab *slab, struct slab **discarded)
+{
+	uint64_t before = plat_load_acquire(&slab->state), after;
+	bool discard, empty;
+
+	do {
+		empty = !state_inuse(before);
+		discard = discarded && empty && n->nr_partial >= n->min_partial;
+		after = state_make(before, state_head(before), state_inuse(before),
+				   discard ? SLAB_UNLISTED : SLAB_LISTED);
+	} while (!plat_cas(&slab->state, &before, after));
+	count_moved(n, slab->objects, before, after);
+	if (empty)
+		plat_fetch_sub(&n->parked_empty, 1);
+	if (discard) {
+		slab->next = *discarded;
+		*discarded = slab;
+		count(counters_of(n), CTR_free_slab);
+	} else {
+		list_slab(n, slab, true);
+	}
+	return !discard;
+}
+
+/* All that is parked in a shard. Returns how many were listed. */
+static unsigned list_shard(struct node *n, struct park_shard *shard, struct slab **discarded)
+{
+	unsigned listed = 0, gone = 0;
+	struct slab *slab, *next;
+
+	while ((slab = park_take(shard)))
+		for (; slab; slab = next) {
+			next = slab->next;
+			listed += list_held(n, slab, discarded);
+			gone++;
+		}
+	if (!gone)
+		return 0;
+	park_gone(shard, gone);
+	counters_add(counters_of(n), CTR_unpark_list, listed);
+	counters_add(counters_of(n), CTR_unpark_discard, gone - listed);
+	return listed;
+}
+
+static void list_all_parked(struct node *n, struct slab **discarded)
+{
+	for (unsigned i = 0; i < n->park.nshards; i++)
+		list_shard(n, &n->park.shards[i], discarded);
+}
+
+/* The first shard that has something, the CPU's own before the others. */
+static void list_some_parked(struct node *n)
+{
+	unsigned own = plat_slot();
+
+	for (unsigned i = 0; i < n->park.nshards; i++)
+		if (list_shard(n, park_shard(&n->park, own + i), NULL))
+			return;
+}
+
+static bool any_parked(const struct node *n)
+{
+	for (unsigned i = 0; i < n->park.nshards; i++)
+		if (!park_empty(&n->park.shards[i]))
+			return true;
+	return false;
+}
+
 /* ---- free ----------------------------------------------------------------------------------------- */
 
 /* What a free does to a slab, by the state before it. */
-enum free_outcome { FREE_QUIET, FREE_PUBLISH, FREE_DISCARD_LISTED, FREE_DISCARD_FULL, FREE_KEEP };
+enum free_outcome {
+	FREE_QUIET,
+	FREE_PUBLISH,
+	FREE_PARK,
+	FREE_DISCARD_LISTED,
+	FREE_DISCARD_FULL,
+	FREE_KEEP
+};
 
-static enum free_outcome free_outcome(const struct node *n, uint64_t before, bool empties)
+static bool needs_list(const struct node *n, uint64_t before, bool empties)
+{
+	if (!state_head(before))
+		return empties || !parking(n);
+	return empties && state_where(before) == SLAB_LISTED;
+}
+
+static enum free_outcome free_outcome(const struct node *n, uint64_t before, bool empties,
+				      bool locked)
 {
 	bool surplus = plat_load(&n->nr_partial) >= n->min_partial;
 
-	if (!state_head(before))
+	if (!state_head(before)) {
+		if (!locked)
+			return FREE_PARK;
 		return empties && surplus ? FREE_DISCARD_FULL : FREE_PUBLISH;
+	}
 	if (!empties)
 		return FREE_QUIET;
 	return surplus && state_where(before) == SLAB_LISTED ? FREE_DISCARD_LISTED : FREE_KEEP;
+}
+
+static enum slab_where where_after(enum free_outcome outcome, uint64_t before)
+{
+	switch (outcome) {
+	case FREE_PUBLISH:
+		return SLAB_LISTED;
+	case FREE_PARK:
+		return SLAB_PARKED;
+	case FREE_DISCARD_LISTED:
+	case FREE_DISCARD_FULL:
+		return SLAB_UNLISTED;
+	default:
+		return state_where(before);
+	}
+}
+
+/* The shard is full: it goes to the list in one hold, and this slab with it. */
+static bool list_with_shard(struct node *n, struct slab *slab, struct park_shard *shard,
+			    unsigned flags)
+{
+	struct slab *discarded = NULL, **place = flags & NODE_NOLOCK ? NULL : &discarded;
+
+	if (!lock_list(n, LOCK_FREE, flags))
+		return false;
+	if (list_held(n, slab, place))
+		count(counters_of(n), CTR_free_add_partial);
+	list_shard(n, shard, place);
+	counted_unlock(&n->list_lock);
+	count(counters_of(n), CTR_park_fail);
+	forget_all(n, discarded);
+	return true;
+}
+
+static void park(struct node *n, struct slab *slab, unsigned flags)
+{
+	struct park_shard *shard = own_shard(n);
+
+	if (!park_push(&n->park, shard, slab, false)) {
+		if (list_with_shard(n, slab, shard, flags))
+			return;
+		park_push(&n->park, shard, slab, true);
+	}
+	count(counters_of(n), CTR_park);
+}
+
+/* Is an empty parked slab one too many? Listed slabs count for as much as parked empty ones. */
+static bool parked_surplus(const struct node *n)
+{
+	return plat_load(&n->parked_empty) + (int64_t)plat_load(&n->nr_partial) >
+	       (int64_t)n->min_partial;
+}
+
+/*
+ * Gives up empty ones of the slabs that the caller took off a shard, until few enough are left. Nobody has an
+ * object of them, so nobody else will touch them. Returns the others.
+ */
+static struct slab *discard_held(struct node *n, struct slab *held, struct slab **discarded)
+{
+	struct slab *others = NULL, **end = &others, *next;
+	uint64_t state;
+
+	for (; held; held = next) {
+		next = held->next;
+		state = plat_load_acquire(&held->state);
+		if (state_inuse(state) || !parked_surplus(n)) {
+			*end = held;
+			end = &held->next;
+			continue;
+		}
+		plat_fetch_sub(&n->parked_empty, 1);
+		plat_store(&held->state, state_make(state, state_head(state), 0, SLAB_UNLISTED));
+		count_free(n, SLAB_PARKED, -(int64_t)held->objects);
+		held->next = *discarded;
+		*discarded = held;
+	}
+	*end = NULL;
+	return others;
+}
+
+static void discard_parked(struct node *n, struct park_shard *shard)
+{
+	struct slab *discarded = NULL, *others = discard_held(n, park_take(shard), &discarded);
+	unsigned gone = 0;
+
+	if (others)
+		park_put_back(shard, others);
+	for (struct slab *slab = discarded; slab; slab = slab->next)
+		gone++;
+	if (!gone)
+		return;
+	park_gone(shard, gone);
+	counters_add(counters_of(n), CTR_unpark_discard, gone);
+	counters_add(counters_of(n), CTR_free_slab, gone);
+	forget_all(n, discarded);
+}
+
+/* A parked slab has become empty. Too many of them: some are given up. */
+static void note_parked_empty(struct node *n, unsigned flags)
+{
+	unsigned own = plat_slot();
+
+	plat_fetch_add(&n->parked_empty, 1);
+	if (flags & NODE_NOLOCK)
+		return;
+	for (unsigned i = 0; i < n->park.nshards && parked_surplus(n); i++)
+		discard_parked(n, park_shard(&n->park, own + i));
 }
 
 static void count_transition(const struct node *n, bool was_full, bool empties)
@@ -129,43 +407,45 @@ static bool free_chain(struct node *n, struct slab *slab, unsigned head, void *l
 		       unsigned flags)
 {
 	uint64_t before = plat_load_acquire(&slab->state), after;
+	unsigned objects = slab->objects;
 	enum free_outcome outcome;
 	bool locked = false, empties;
-	enum slab_where where;
 
 	for (;;) {
 		if (unlikely(state_inuse(before) < cnt))
 			plat_fatal("cache %s: object %p was freed twice", n->class->name, last);
 		empties = state_inuse(before) == cnt;
-		if (!locked && (!state_head(before) || empties)) {
-			if (!lock_list(n, flags))
+		if (!locked && needs_list(n, before, empties)) {
+			if (!lock_list(n, LOCK_FREE, flags))
 				return false;
 			locked = true;
 			before = plat_load_acquire(&slab->state);
 			continue;
 		}
-		outcome = free_outcome(n, before, empties);
+		outcome = free_outcome(n, before, empties, locked);
 		/* An any-context free gives up no slab: the supply would have to wait. */
 		if (flags & NODE_NOLOCK && outcome >= FREE_DISCARD_LISTED)
 			outcome = state_head(before) ? FREE_KEEP : FREE_PUBLISH;
-		where = outcome == FREE_PUBLISH ? SLAB_LISTED
-			: outcome == FREE_DISCARD_LISTED || outcome == FREE_DISCARD_FULL
-				? SLAB_UNLISTED
-				: state_where(before);
 		slab_set_end(slab, last, state_head(before));
-		after = state_make(before, head, state_inuse(before) - cnt, where);
+		after = state_make(before, head, state_inuse(before) - cnt,
+				   where_after(outcome, before));
 		if (plat_cas(&slab->state, &before, after))
 			break;
 		count(counters_of(n), CTR_cmpxchg_double_fail);
 	}
 	if (locked) {
 		free_act(n, slab, outcome);
-		plat_unlock(&n->list_lock);
+		counted_unlock(&n->list_lock);
 	}
+	count_moved(n, objects, before, after);
 	count_transition(n, !state_head(before), empties);
-	if (outcome == FREE_DISCARD_LISTED || outcome == FREE_DISCARD_FULL) {
+	if (outcome == FREE_PARK) {
+		park(n, slab, flags);
+	} else if (outcome == FREE_DISCARD_LISTED || outcome == FREE_DISCARD_FULL) {
 		count(counters_of(n), CTR_free_slab);
 		forget_slab(n, slab);
+	} else if (empties && state_where(before) == SLAB_PARKED) {
+		note_parked_empty(n, flags);
 	}
 	return true;
 }
@@ -248,22 +528,30 @@ struct taken {
 /* Under list_lock: the whole chain of a listed slab, which becomes full and unlisted. */
 static struct taken take_chain(struct node *n, struct slab *slab)
 {
-	uint64_t before = plat_load_acquire(&slab->state);
+	uint64_t before = plat_load_acquire(&slab->state), after;
 
-	while (!plat_cas(&slab->state, &before,
-			 state_make(before, 0, slab->objects, SLAB_UNLISTED)))
+	for (;;) {
+		after = state_make(before, 0, slab->objects, SLAB_UNLISTED);
+		if (plat_cas(&slab->state, &before, after))
+			break;
 		count(counters_of(n), CTR_cmpxchg_double_fail);
+	}
 	unlist_slab(n, slab);
 	return (struct taken){ slab, state_head(before), slab->objects - state_inuse(before) };
 }
 
-/* Puts back the rest of a taken chain; see section 2. */
+/*
+ * Puts back the rest of a taken chain; see section 2. Where a freer has made the slab known meanwhile, it
+ * stays where that put it.
+ */
 static void put_surplus(struct node *n, struct slab *slab, unsigned head, unsigned cnt)
 {
+	unsigned objects = slab->objects;
 	uint64_t before, after;
+	enum slab_where where;
 	void *last = NULL;
 
-	plat_lock(&n->list_lock);
+	counted_lock(&n->list_lock, LOCK_ALLOC);
 	before = plat_load_acquire(&slab->state);
 	for (;;) {
 		if (state_head(before) && !last)
@@ -271,14 +559,18 @@ static void put_surplus(struct node *n, struct slab *slab, unsigned head, unsign
 				rest = slab_walk(slab, rest, &last, 1);
 		if (last)
 			slab_set_end(slab, last, state_head(before));
-		after = state_make(before, head, state_inuse(before) - cnt, SLAB_LISTED);
+		where = state_head(before) ? state_where(before) : SLAB_LISTED;
+		after = state_make(before, head, state_inuse(before) - cnt, where);
 		if (plat_cas(&slab->state, &before, after))
 			break;
 		count(counters_of(n), CTR_cmpxchg_double_fail);
 	}
-	if (state_where(before) != SLAB_LISTED)
+	if (!state_head(before))
 		list_slab(n, slab, true);
-	plat_unlock(&n->list_lock);
+	counted_unlock(&n->list_lock);
+	count_moved(n, objects, before, after);
+	if (where == SLAB_PARKED && !state_inuse(after))
+		note_parked_empty(n, 0);
 }
 
 #define TAKE_SLABS 32 /* in one hold of list_lock */
@@ -289,13 +581,14 @@ static unsigned refill_from_list(struct node *n, void **objects, unsigned want)
 	unsigned nr = 0, got = 0, take, head;
 	struct slab *slab;
 
-	plat_lock(&n->list_lock);
+	counted_lock(&n->list_lock, LOCK_ALLOC);
 	while (got < want && nr < TAKE_SLABS && !list_empty(&n->partial)) {
 		slab = list_entry(n->partial.next, struct slab, link);
 		taken[nr] = take_chain(n, slab);
 		got += taken[nr++].count;
 	}
-	plat_unlock(&n->list_lock);
+	counted_unlock(&n->list_lock);
+	count_free(n, SLAB_LISTED, -(int64_t)got);
 
 	/* Only the last can have too many. */
 	got = 0;
@@ -309,28 +602,104 @@ static unsigned refill_from_list(struct node *n, void **objects, unsigned want)
 	return got;
 }
 
+/*
+ * Up to `want` objects of a slab that the caller holds, by being parked or under list_lock. Freers push in
+ * front; only the holder takes, so what he saw of the chain cannot be issued to anyone else. True: the slab
+ * has more.
+ */
+static bool take_some(struct node *n, struct slab *slab, void **objects, unsigned *want)
+{
+	uint64_t before = plat_load_acquire(&slab->state), after;
+	unsigned take, head;
+
+	for (;;) {
+		take = min(slab->objects - state_inuse(before), *want);
+		head = slab_walk(slab, state_head(before), objects, take);
+		after = state_make(before, head, state_inuse(before) + take,
+				   head ? state_where(before) : SLAB_UNLISTED);
+		if (plat_cas(&slab->state, &before, after))
+			break;
+		count(counters_of(n), CTR_cmpxchg_double_fail);
+	}
+	count_moved(n, slab->objects, before, after);
+	if (state_where(before) == SLAB_PARKED && !state_inuse(before))
+		plat_fetch_sub(&n->parked_empty, 1);
+	*want = take;
+	return head;
+}
+
+/* Cuts off the front of a list of parked slabs what has at least `want` free objects; returns the rest. */
+static struct slab *enough_of(struct slab *parked, unsigned want)
+{
+	unsigned have = 0;
+	struct slab *rest;
+
+	for (; parked; parked = rest) {
+		have += parked->objects - state_inuse(plat_load(&parked->state));
+		rest = parked->next;
+		if (have >= want) {
+			parked->next = NULL;
+			return rest;
+		}
+	}
+	return NULL;
+}
+
+static unsigned refill_from_shard(struct node *n, struct park_shard *shard, void **objects,
+				  unsigned want)
+{
+	struct slab *slab = park_take(shard), *rest, *next;
+	unsigned got = 0, gone = 0, take;
+
+	if (!slab)
+		return 0;
+	rest = enough_of(slab, want);
+	if (rest)
+		park_put_back(shard, rest);
+	for (; slab && got < want; slab = next) {
+		next = slab->next;
+		take = want - got;
+		if (take_some(n, slab, objects + got, &take)) {
+			park_again(shard, slab);
+		} else {
+			gone++;
+		}
+		got += take;
+	}
+	/* Freed into meanwhile, the first ones were enough. */
+	if (slab)
+		park_put_back(shard, slab);
+	if (gone) {
+		park_gone(shard, gone);
+		counters_add(counters_of(n), CTR_unpark_refill, gone);
+	}
+	return got;
+}
+
+static unsigned refill_from_other_shards(struct node *n, void **objects, unsigned want)
+{
+	unsigned own = plat_slot(), got = 0;
+	struct park_shard *shard;
+
+	for (unsigned i = 1; i < n->park.nshards && got < want; i++) {
+		shard = park_shard(&n->park, own + i);
+		if (!park_empty(shard))
+			got += refill_from_shard(n, shard, objects + got, want - got);
+	}
+	return got;
+}
+
 /* Under list_lock: one object of the first slab. */
 static void *take_one(struct node *n)
 {
+	unsigned one = 1;
 	struct slab *slab;
-	uint64_t before;
-	unsigned head;
 	void *object;
 
 	if (list_empty(&n->partial))
 		return NULL;
 	slab = list_entry(n->partial.next, struct slab, link);
-	before = plat_load_acquire(&slab->state);
-	/* Freers push in front; only we take, so the head we see cannot be issued to anyone else. */
-	for (;;) {
-		head = slab_walk(slab, state_head(before), &object, 1);
-		if (plat_cas(&slab->state, &before,
-			     state_make(before, head, state_inuse(before) + 1,
-					head ? SLAB_LISTED : SLAB_UNLISTED)))
-			break;
-		count(counters_of(n), CTR_cmpxchg_double_fail);
-	}
-	if (!head)
+	if (!take_some(n, slab, &object, &one))
 		unlist_slab(n, slab);
 	return object;
 }
@@ -343,15 +712,15 @@ static unsigned refill_from_new(struct node *nodes, unsigned node, void **object
 				unsigned flags)
 {
 	struct node *n = &nodes[node];
+	unsigned take, total;
 	struct slab *slab;
-	unsigned take;
 
-	if (flags & NODE_NOLOCK && !plat_trylock(&n->list_lock))
+	if (flags & NODE_NOLOCK && !counted_trylock(&n->list_lock, LOCK_ALLOC))
 		return 0;
 	slab = slab_new(n->class, node, flags);
 	if (!slab) {
 		if (flags & NODE_NOLOCK)
-			plat_unlock(&n->list_lock);
+			counted_unlock(&n->list_lock);
 		return 0;
 	}
 	take = min(want, (unsigned)slab->objects);
@@ -360,17 +729,18 @@ static unsigned refill_from_new(struct node *nodes, unsigned node, void **object
 	if (slab->node != node && !(flags & NODE_NOLOCK))
 		n = &nodes[slab->node]; /* the supply helped out with another node's memory */
 	if (!(flags & NODE_NOLOCK))
-		plat_lock(&n->list_lock);
-	if (take < slab->objects) {
+		counted_lock(&n->list_lock, LOCK_ALLOC);
+	total = slab->objects;
+	if (take < total) {
 		plat_store_release(&slab->state,
-				   state_make(slab->state,
-					      slab_chain_range(slab, take, slab->objects), take,
-					      SLAB_LISTED));
+				   state_make(slab->state, slab_chain_range(slab, take, total),
+					      take, SLAB_LISTED));
 		list_slab(n, slab, false);
 	}
-	plat_unlock(&n->list_lock);
+	counted_unlock(&n->list_lock);
 	plat_fetch_add(&n->nr_slabs, 1);
-	plat_fetch_add(&n->total_objects, slab->objects);
+	plat_fetch_add(&n->total_objects, total);
+	count_free(n, SLAB_LISTED, total - take);
 	return take;
 }
 
@@ -383,11 +753,12 @@ static unsigned refill_from_others(struct node *nodes, unsigned local, void **ob
 
 	for (unsigned i = 1; i < plat_nnodes() && got < want; i++) {
 		n = &nodes[(local + i) % plat_nnodes()];
-		if (plat_load(&n->nr_partial) <= n->min_partial || !plat_trylock(&n->list_lock))
+		if (plat_load(&n->nr_partial) <= n->min_partial ||
+		    !counted_trylock(&n->list_lock, LOCK_ALLOC))
 			continue;
 		while (got < want && n->nr_partial > n->min_partial)
 			objects[got++] = take_one(n);
-		plat_unlock(&n->list_lock);
+		counted_unlock(&n->list_lock);
 	}
 	return got;
 }
@@ -396,10 +767,12 @@ static void *alloc_from_list(struct node *n, unsigned flags)
 {
 	void *object;
 
-	if (!plat_load(&n->nr_partial) || !lock_list(n, flags))
+	if ((!plat_load(&n->nr_partial) && !any_parked(n)) || !lock_list(n, LOCK_ALLOC, flags))
 		return NULL;
+	if (list_empty(&n->partial))
+		list_some_parked(n);
 	object = take_one(n);
-	plat_unlock(&n->list_lock);
+	counted_unlock(&n->list_lock);
 	return object;
 }
 
@@ -415,12 +788,16 @@ unsigned nodes_refill(struct node *nodes, unsigned local, void **objects, unsign
 		return got;
 	}
 	nodes_deferred(nodes);
+	if (parking(n) && !park_empty(own_shard(n)))
+		got = refill_from_shard(n, own_shard(n), objects, want);
 	while (got < want && plat_load(&n->nr_partial)) {
 		more = refill_from_list(n, objects + got, want - got);
 		if (!more)
 			break;
 		got += more;
 	}
+	if (got < want)
+		got += refill_from_other_shards(n, objects + got, want - got);
 	if (got < want && !(flags & NODE_THISNODE))
 		got += refill_from_others(nodes, local, objects + got, want - got);
 	while (got < want) {
@@ -472,7 +849,8 @@ uint64_t node_shrink(struct node *n)
 	for (unsigned i = 0; i < SHRINK_SORTED; i++)
 		list_init(&sorted[i]);
 
-	plat_lock(&n->list_lock);
+	counted_lock(&n->list_lock, LOCK_OTHER);
+	list_all_parked(n, NULL);
 	list_for_each_entry_safe(slab, &n->partial, link) {
 		/* A listed slab without used objects has nobody left to free into it. */
 		free = slab->objects - state_inuse(plat_load_acquire(&slab->state));
@@ -489,23 +867,55 @@ uint64_t node_shrink(struct node *n)
 			list_del(&slab->link);
 			list_add(&n->partial, &slab->link);
 		}
-	plat_unlock(&n->list_lock);
+	counted_unlock(&n->list_lock);
 
-	list_for_each_entry_safe(slab, &empty, link)
+	list_for_each_entry_safe(slab, &empty, link) {
+		count_free(n, SLAB_LISTED, -(int64_t)slab->objects);
 		forget_slab(n, slab);
+	}
 	return plat_load(&n->nr_slabs);
 }
 
-void node_count_partial(struct node *n, struct node_partial *p)
+/* Free objects by where their slabs lie. */
+static uint64_t free_objects(const struct node *n, enum node_counter which)
+{
+	if (n->counting == NODE_COUNT_ATOMIC)
+		return plat_load(&n->free[which]);
+	return counters_sum(counters_of(n), counter_of_node(n->id, which));
+}
+
+static uint64_t scan_list(struct node *n)
 {
 	struct slab *slab;
+	uint64_t free = 0;
 
-	*p = (struct node_partial){ 0 };
-	plat_lock(&n->list_lock);
-	list_for_each_entry(slab, &n->partial, link) {
-		p->slabs++;
-		p->objects += slab->objects;
-		p->inuse += state_inuse(plat_load(&slab->state));
+	counted_lock(&n->list_lock, LOCK_OTHER);
+	list_all_parked(n, NULL);
+	list_for_each_entry(slab, &n->partial, link)
+		free += slab->objects - state_inuse(plat_load(&slab->state));
+	counted_unlock(&n->list_lock);
+	return free;
+}
+
+/* How many of `total` are left without the free ones, which were not counted at the same instant. */
+static uint64_t less_free(uint64_t total, uint64_t free)
+{
+	return (int64_t)free < 0 ? total : free < total ? total - free : 0;
+}
+
+void node_gauges(struct node *n, struct node_gauges *g)
+{
+	uint64_t listed, parked = 0;
+
+	if (n->counting == NODE_COUNT_SCAN) {
+		listed = scan_list(n);
+	} else {
+		listed = free_objects(n, NODE_FREE_LISTED);
+		parked = free_objects(n, NODE_FREE_PARKED);
 	}
-	plat_unlock(&n->list_lock);
+	g->slabs = plat_load(&n->nr_slabs);
+	g->total_objects = plat_load(&n->total_objects);
+	g->objects = less_free(g->total_objects, listed + parked);
+	g->partial = plat_load(&n->nr_partial);
+	g->objects_partial = less_free(plat_load(&n->partial_objects), listed);
 }

@@ -6,27 +6,57 @@
 #include "base/base.h"
 #include "base/list.h"
 #include "platform/platform.h"
+#include "stats/counted_lock.h"
+#include "tiers/park.h"
 #include "tiers/slab.h"
 
+/* How free objects are counted: policy partial-count. */
+enum node_counting {
+	NODE_COUNT_PERCPU,
+	NODE_COUNT_ATOMIC,
+	NODE_COUNT_SCAN,
+};
+
 struct node {
-	struct plat_lock list_lock;
+	/* Constant. */
 	const struct slab_class *class;
-	uint32_t min_partial;
-	uint32_t nr_partial;	/* under list_lock; read without it as a hint */
-	uint64_t nr_slabs;	/* atomic */
-	uint64_t total_objects; /* atomic */
-	struct list partial;	/* under list_lock */
-	void *deferred; /* atomic: objects of any-context frees, linked through themselves */
 	/* What becomes of a slab that a free emptied: pages at once, or after a grace period. */
 	void (*release)(struct node *node, struct slab *slab);
+	struct park park;
+	uint32_t min_partial;
+	uint16_t id;
+	uint16_t counting; /* enum node_counting */
+
+	struct counted_lock list_lock cacheline;
+
+	struct list partial
+		cacheline; /* under list_lock, as the next two, which are read without as hints */
+	uint32_t nr_partial;
+	uint64_t partial_objects; /* that listed slabs could hold */
+
+	uint64_t nr_slabs cacheline; /* atomic, as all below */
+	uint64_t total_objects;
+	void *deferred;	      /* objects of any-context frees, linked through themselves */
+	int32_t parked_empty; /* parked slabs without used objects; for an instant below 0 */
+
+	uint64_t free[NODE_COUNTERS] cacheline; /* with NODE_COUNT_ATOMIC */
 } cacheline;
 
 #define NODE_NOWAIT   SUPPLY_NOWAIT
 #define NODE_NOLOCK   SUPPLY_NOLOCK
 #define NODE_THISNODE SUPPLY_THISNODE
 
-hidden void node_init(struct node *n, const struct slab_class *class, unsigned min_partial,
-		      void (*release)(struct node *, struct slab *));
+struct node_setup {
+	const struct slab_class *class;
+	void (*release)(struct node *node, struct slab *slab);
+	unsigned id;
+	unsigned min_partial;
+	enum node_counting counting;
+	struct park_shard *shards; /* NULL: no parking */
+	unsigned nshards;
+	unsigned park_limit; /* slabs in a shard */
+};
+hidden void node_init(struct node *n, const struct node_setup *setup);
 
 /* The functions below take the array of all nodes of a cache. */
 
@@ -49,12 +79,17 @@ hidden void nodes_deferred(struct node *nodes);
 /* Gives up empty slabs and sorts the rest, fullest first. Returns how many slabs remain. */
 hidden uint64_t node_shrink(struct node *n);
 
-/* Walks the partial list: its length, the objects its slabs could hold and those in use. */
-struct node_partial {
+/*
+ * The gauges of a node, exact when quiet. Takes no lock and walks nothing, unless the policy is to scan:
+ * then it lists what is parked and walks the partial list under list_lock.
+ */
+struct node_gauges {
 	uint64_t slabs;
-	uint64_t objects;
-	uint64_t inuse;
+	uint64_t total_objects; /* that they could hold */
+	uint64_t objects;	/* that are not free in their slab */
+	uint64_t partial;	/* listed slabs */
+	uint64_t objects_partial;
 };
-hidden void node_count_partial(struct node *n, struct node_partial *p);
+hidden void node_gauges(struct node *n, struct node_gauges *g);
 
 #endif /* USLUB_TIERS_NODE_H */

@@ -17,8 +17,9 @@
  * 3. The state word
  *        head:16 (index + 1 of the first free object) | inuse:16 | where:8 | tag:24
  *    changes only by compare-exchange:
- *     - a free pushes a chain: head and inuse;
- *     - an allocation, always under list_lock, takes one object or the whole chain;
+ *     - a free pushes a chain: head and inuse; the first one into a full slab says where it will lie;
+ *     - an allocation takes one object or the whole chain, under list_lock where the slab is LISTED, and as
+ *       the only one who holds it where it is PARKED;
  *     - `where` becomes LISTED or stops being so only under list_lock.
  *    So chains have a single taker at a time, and a pusher never looks behind the head: the only ABA
  *    there could be is a word that looks the same, which the tag, bumped by every change, excludes for

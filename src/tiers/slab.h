@@ -47,8 +47,9 @@ hidden bool slab_class_init(struct slab_class *class, const struct slab_layout *
 
 /* The state word: everything about a slab that changes, in one compare-exchange. */
 enum slab_where {
-	SLAB_UNLISTED, /* full, or in the hands of one thread */
+	SLAB_UNLISTED, /* full, or leaving its cache */
 	SLAB_LISTED,   /* on the node's partial list; changes only under list_lock */
+	SLAB_PARKED,   /* on one of the node's stacks, or in the hands of one thread */
 };
 
 #define STATE_INUSE_SHIFT 16
@@ -87,7 +88,7 @@ struct slab {
 	const struct slab_class *class;
 	char *base;
 	struct list link;  /* partial list; under list_lock */
-	struct slab *next; /* of a discarded slab, waiting for a grace period */
+	struct slab *next; /* of a parked slab, or one that waits for a grace period */
 	uint32_t objects;
 };
 

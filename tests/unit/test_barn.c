@@ -44,7 +44,7 @@ static void check(unsigned full, unsigned empty, const struct uslub_sheaf *parti
 	unit_equal(length(barn.full), full);
 	unit_equal(length(barn.empty), empty);
 	assert_ptr_equal(barn.partial, partial);
-	assert_false(plat_lock_mine(&barn.lock));
+	assert_false(plat_lock_mine(&barn.lock.lock));
 }
 
 static void put_full(struct uslub_sheaf *s)
@@ -287,7 +287,7 @@ static void test_busy(void **state)
 	put_full(sheaf(0, CAPACITY));
 	put_empty(sheaf(1, 0));
 	barn.partial = part;
-	plat_lock(&barn.lock);
+	plat_lock(&barn.lock.lock);
 	assert_null(barn_replace_empty(&barn, sheaf(2, 0), true));
 	assert_null(barn_replace_full(&barn, sheaf(3, CAPACITY), true, &why));
 	unit_equal(why, BARN_BUSY);
@@ -299,7 +299,7 @@ static void test_busy(void **state)
 	assert_null(barn_replace_partial(&barn, s, true, &merged));
 	assert_false(merged);
 	unit_equal(s->fill, 3);
-	plat_unlock(&barn.lock);
+	plat_unlock(&barn.lock.lock);
 	check(1, 1, part);
 	/* and free, a trylock is as good */
 	assert_non_null(barn_replace_partial(&barn, s, true, &merged));

@@ -407,12 +407,12 @@ static void test_nowait(void **state)
 static void hold_locks(struct uslub_cache *c, bool busy)
 {
 	if (busy) {
-		plat_lock(&c->barns[0].lock);
+		plat_lock(&c->barns[0].lock.lock);
 		if (c->sheaves)
-			assert_true(plat_trylock(&c->sheaves->barns[0].lock));
-		plat_lock(&c->nodes[0].list_lock);
+			assert_true(plat_trylock(&c->sheaves->barns[0].lock.lock));
+		plat_lock(&c->nodes[0].list_lock.lock);
 		if (c->sheaves)
-			assert_true(plat_trylock(&c->sheaves->nodes[0].list_lock));
+			assert_true(plat_trylock(&c->sheaves->nodes[0].list_lock.lock));
 		plat_lock(supply_lock(0));
 	}
 	plat_lock(arena_lock());
@@ -425,11 +425,11 @@ static void drop_locks(struct uslub_cache *c, bool busy)
 		return;
 	plat_unlock(supply_lock(0));
 	if (c->sheaves)
-		plat_unlock(&c->sheaves->nodes[0].list_lock);
-	plat_unlock(&c->nodes[0].list_lock);
+		plat_unlock(&c->sheaves->nodes[0].list_lock.lock);
+	plat_unlock(&c->nodes[0].list_lock.lock);
 	if (c->sheaves)
-		plat_unlock(&c->sheaves->barns[0].lock);
-	plat_unlock(&c->barns[0].lock);
+		plat_unlock(&c->sheaves->barns[0].lock.lock);
+	plat_unlock(&c->barns[0].lock.lock);
 }
 
 /* Everything that may be called in a signal handler. */
@@ -535,11 +535,11 @@ static void test_nolock_bulk_gives_back(void **state)
 	unit_on_cpu(3); /* where there is no sheaf yet */
 	uslub_cache_free_bulk(c, 30, objects + 10);
 	assert_true(stat_of(c, partial) > 0);
-	plat_lock(&c->barns[0].lock);
+	plat_lock(&c->barns[0].lock.lock);
 	plat_lock(supply_lock(0));
 	unit_equal(uslub_cache_alloc_bulk(c, USLUB_NOLOCK, 64, got), -ENOMEM);
 	plat_unlock(supply_lock(0));
-	plat_unlock(&c->barns[0].lock);
+	plat_unlock(&c->barns[0].lock.lock);
 	nodes_deferred(c->nodes);
 	unit_check_cache(c, 10, 0, 0);
 }

@@ -12,8 +12,8 @@ static struct counters c;
 
 static void begin(void)
 {
-	c.nslots = plat_nslots();
-	c.words = arena_alloc(counters_bytes(c.nslots));
+	counters_layout(&c, plat_nslots(), 2);
+	c.words = arena_alloc(counters_bytes(&c));
 	assert_non_null(c.words);
 }
 
@@ -21,13 +21,15 @@ static void test_layout(void **state)
 {
 	(void)state;
 	begin();
-	unit_equal(counters_bytes(1) % CACHE_LINE, 0);
-	assert_true(counters_bytes(1) >= CTR_COUNT * sizeof(uint64_t));
-	unit_equal(counters_bytes(10), 10 * counters_bytes(1));
+	unit_equal(c.stride * sizeof(uint64_t) % CACHE_LINE, 0);
+	assert_true(c.stride >= CTR_COUNT + 2 * NODE_COUNTERS);
+	unit_equal(counters_bytes(&c), c.nslots * c.stride * sizeof(uint64_t));
+	unit_equal(counter_of_node(0, 0), CTR_COUNT);
+	unit_equal(counter_of_node(1, 0), CTR_COUNT + NODE_COUNTERS);
 	for (unsigned slot = 0; slot < c.nslots; slot++) {
 		unit_equal((uintptr_t)counter_word(&c, slot, 0) % CACHE_LINE, 0);
 		unit_equal((char *)counter_word(&c, slot, 0) - (char *)c.words,
-			   slot * counters_bytes(1));
+			   slot * c.stride * sizeof(uint64_t));
 		unit_equal(counter_word(&c, slot, CTR_COUNT - 1) - counter_word(&c, slot, 0),
 			   CTR_COUNT - 1);
 	}

@@ -28,7 +28,7 @@ static void release(struct node *node, struct slab *slab)
 {
 	assert_true(node == &nodes[0] || node == &nodes[1]);
 	assert_ptr_equal(node, &nodes[slab->node]);
-	assert_false(plat_lock_mine(&node->list_lock));
+	assert_false(plat_lock_mine(&node->list_lock.lock));
 	released++;
 	last_released = slab;
 	slab_release(slab);
@@ -42,10 +42,13 @@ static void begin(size_t object_size, unsigned min_objects, unsigned min_partial
 	assert_true(class.objects <= OBJECTS_MAX);
 	class.name = "tested";
 	class.key = 0xfeedfacecafebeefu;
-	class.counters.nslots = plat_nslots();
-	class.counters.words = arena_alloc(counters_bytes(plat_nslots()));
+	counters_layout(&class.counters, plat_nslots(), 2);
+	class.counters.words = arena_alloc(counters_bytes(&class.counters));
 	for (unsigned n = 0; n < 2; n++)
-		node_init(&nodes[n], &class, min_partial, release);
+		node_init(&nodes[n], &(struct node_setup){ .class = &class,
+							   .release = release,
+							   .id = n,
+							   .min_partial = min_partial });
 }
 
 /* 16 objects in a page of 4 KiB. */
@@ -617,7 +620,7 @@ static void check_chain(const unsigned *wanted, unsigned n)
 static void only_look(unsigned which)
 {
 	unit_equal(which, 1);
-	assert_false(plat_lock_mine(&nodes[0].list_lock));
+	assert_false(plat_lock_mine(&nodes[0].list_lock.lock));
 	check_slab(slabs[0], 0, SLAB_UNLISTED);
 	check_list(1);
 }
@@ -725,7 +728,7 @@ static void free_during_return(unsigned which)
 		return;
 	}
 	unit_equal(which, 2);
-	assert_true(plat_lock_mine(&nodes[0].list_lock));
+	assert_true(plat_lock_mine(&nodes[0].list_lock.lock));
 	put(0, 14, 1);
 	expect(CTR_partial_to_partial, 1);
 	check_counters();
@@ -873,7 +876,7 @@ static void test_free_sees_the_tag(void **state)
 static void free_before_take(unsigned which)
 {
 	unit_equal(which, 1);
-	assert_true(plat_lock_mine(&nodes[0].list_lock));
+	assert_true(plat_lock_mine(&nodes[0].list_lock.lock));
 	put(0, 14, 1); /* on the second page */
 	expect(CTR_partial_to_partial, 1);
 }
@@ -907,10 +910,10 @@ static void *hold(void *arg)
 {
 	struct holder *h = arg;
 
-	plat_lock(&h->node->list_lock);
+	plat_lock(&h->node->list_lock.lock);
 	pthread_barrier_wait(&h->barrier);
 	pthread_barrier_wait(&h->barrier);
-	plat_unlock(&h->node->list_lock);
+	plat_unlock(&h->node->list_lock.lock);
 	return NULL;
 }
 
@@ -1055,7 +1058,7 @@ static void test_nolock_alloc(void **state)
 	unit_equal(nodes_refill(nodes, 0, objects, 20, ANY), 14);
 	plat_unlock(supply_lock(0));
 	check_list_empty();
-	assert_false(plat_lock_mine(&nodes[0].list_lock));
+	assert_false(plat_lock_mine(&nodes[0].list_lock.lock));
 	check_counters();
 }
 
@@ -1063,7 +1066,7 @@ static void test_nolock_alloc(void **state)
 
 static void test_shrink(void **state)
 {
-	struct node_partial p;
+	struct node_gauges g;
 
 	(void)state;
 	begin(plat_page_size() / 64, 64, 100);
@@ -1083,10 +1086,10 @@ static void test_shrink(void **state)
 	expect(CTR_free_add_partial, 1);
 	check_counters();
 	check_list(2, 0, 1, 3, 4, 5, 6, 7);
-	node_count_partial(&nodes[0], &p);
-	unit_equal(p.slabs, 8);
-	unit_equal(p.objects, 8 * 64);
-	unit_equal(p.inuse, 8 * 64 - 32 - 5 - 40 - 1 - 5 - 33 - 64 - 64);
+	node_gauges(&nodes[0], &g);
+	unit_check_node(&nodes[0]);
+	unit_equal(g.partial, 8);
+	unit_equal(g.objects_partial, 8 * 64 - 32 - 5 - 40 - 1 - 5 - 33 - 64 - 64);
 	/* Fewest free first; more than 32 stay behind; empty ones go, uncounted. */
 	unit_equal(node_shrink(&nodes[0]), 7);
 	check_counters();
@@ -1097,9 +1100,10 @@ static void test_shrink(void **state)
 		assert_true(free_in(slabs[i]) > 0);
 	unit_equal(node_shrink(&nodes[0]), 7);
 	check_list(3, 1, 4, 0, 2, 5);
-	node_count_partial(&nodes[0], &p);
-	unit_equal(p.slabs, 6);
-	unit_equal(p.inuse, 6 * 64 - 32 - 5 - 40 - 1 - 5 - 33);
+	node_gauges(&nodes[0], &g);
+	unit_check_node(&nodes[0]);
+	unit_equal(g.partial, 6);
+	unit_equal(g.objects_partial, 6 * 64 - 32 - 5 - 40 - 1 - 5 - 33);
 	/* everything freed: nothing is left */
 	put(8, 0, 64);
 	put(0, 32, 32);
@@ -1418,7 +1422,7 @@ static void model_put(unsigned i, unsigned n)
 
 static void model_check(void)
 {
-	struct node_partial p;
+	struct node_gauges g;
 	uint64_t inuse = 0;
 
 	for (unsigned i = 0; i < SLABS_MAX; i++) {
@@ -1433,10 +1437,10 @@ static void model_check(void)
 	check_list_at(&nodes[0], order, __LINE__);
 	check_totals(model_slabs);
 	check_counters();
-	node_count_partial(&nodes[0], &p);
-	unit_equal(p.slabs, listed);
-	unit_equal(p.objects, 16 * listed);
-	unit_equal(p.inuse, inuse);
+	node_gauges(&nodes[0], &g);
+	unit_check_node(&nodes[0]);
+	unit_equal(g.partial, listed);
+	unit_equal(g.objects_partial, inuse);
 }
 
 /* Takes n objects, by a refill or one by one, and follows in the model. */

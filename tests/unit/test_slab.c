@@ -15,8 +15,8 @@ static void init_class(struct slab_class *c, const char *name, const struct slab
 	assert_true(slab_class_init(c, layout));
 	c->name = name;
 	c->key = 0x1234567890abcdefu;
-	c->counters.nslots = plat_nslots();
-	c->counters.words = arena_alloc(counters_bytes(plat_nslots()));
+	counters_layout(&c->counters, plat_nslots(), 1);
+	c->counters.words = arena_alloc(counters_bytes(&c->counters));
 	assert_non_null(c->counters.words);
 }
 

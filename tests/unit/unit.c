@@ -362,6 +362,73 @@ static void add_stack(struct held *h, const struct uslub_sheaf *s, bool one)
 	}
 }
 
+/* What a walk finds on the lists and stacks of a node: every slab with free objects, when all is quiet. */
+struct walk {
+	uint64_t listed, listed_objects, listed_free;
+	uint64_t parked, parked_free, parked_empty;
+};
+
+static void walk_stack(struct walk *w, const struct slab *slab, const char *name, int line)
+{
+	for (; slab; slab = slab->next) {
+		unit_equal_at(state_where(slab->state), SLAB_PARKED, "a parked slab", "PARKED",
+			      name, line);
+		w->parked++;
+		w->parked_free += slab->objects - state_inuse(slab->state);
+		w->parked_empty += !state_inuse(slab->state);
+	}
+}
+
+static void walk_node(struct node *n, struct walk *w, const char *name, int line)
+{
+	struct slab *slab;
+
+	*w = (struct walk){ 0 };
+	plat_lock(&n->list_lock.lock);
+	list_for_each_entry(slab, &n->partial, link) {
+		unit_equal_at(state_where(slab->state), SLAB_LISTED, "a listed slab", "LISTED",
+			      name, line);
+		w->listed++;
+		w->listed_objects += slab->objects;
+		w->listed_free += slab->objects - state_inuse(slab->state);
+	}
+	plat_unlock(&n->list_lock.lock);
+	for (unsigned i = 0; i < n->park.nshards; i++) {
+		walk_stack(w, n->park.shards[i].young, name, line);
+		walk_stack(w, n->park.shards[i].old, name, line);
+	}
+}
+
+void unit_check_node_at(struct node *n, const char *name, int line)
+{
+	struct node_gauges g;
+	struct walk w;
+
+	walk_node(n, &w, name, line);
+	unit_equal_at(park_count(&n->park), w.parked, "parked slabs by count", "by walk", name,
+		      line);
+	unit_equal_at((uint64_t)n->parked_empty, w.parked_empty, "empty parked slabs by count",
+		      "by walk", name, line);
+	unit_equal_at(n->nr_partial, w.listed, "nr_partial", "the length of the list", name, line);
+	node_gauges(n, &g);
+	if (n->counting == NODE_COUNT_SCAN)
+		walk_node(n, &w, name, line); /* it lists what was parked */
+	unit_equal_at(g.partial, w.listed, "partial", "the length of the list", name, line);
+	unit_equal_at(g.objects, g.total_objects - w.listed_free - w.parked_free, "objects",
+		      "by walk", name, line);
+	unit_equal_at(g.objects_partial, w.listed_objects - w.listed_free, "objects_partial",
+		      "by walk", name, line);
+	unit_equal_at(g.slabs, n->nr_slabs, "slabs", "nr_slabs", name, line);
+}
+
+static void check_parking(struct uslub_cache *c, int line)
+{
+	unit_equal_at(stat_of(c, park),
+		      stat_of(c, unpark_refill) + stat_of(c, unpark_list) +
+			      stat_of(c, unpark_discard) + stat_of(c, parked),
+		      "slabs parked", "those unparked and those that still are", c->name, line);
+}
+
 void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefilled, uint64_t failed,
 			 int line)
 {
@@ -373,12 +440,15 @@ void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefille
 		add_slot(&h, &c->pcs[cpu].rcu);
 	}
 	for (unsigned n = 0; n < plat_nnodes(); n++) {
-		plat_lock(&c->barns[n].lock);
+		plat_lock(&c->barns[n].lock.lock);
 		add_stack(&h, c->barns[n].full, false);
 		add_stack(&h, c->barns[n].empty, false);
 		add_stack(&h, c->barns[n].partial, true);
-		plat_unlock(&c->barns[n].lock);
+		plat_unlock(&c->barns[n].lock.lock);
 	}
+	for (unsigned n = 0; n < plat_nnodes(); n++)
+		unit_check_node_at(&c->nodes[n], c->name, line);
+	check_parking(c, line);
 	unit_equal_at(outside, live + h.objects, "objects outside of slabs",
 		      "those in hands and sheaves", c->name, line);
 	unit_equal_at(stat_of(c, sheaf_refill) + stat_of(c, alloc_slowpath) - failed -

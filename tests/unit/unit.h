@@ -114,6 +114,11 @@ uint64_t unit_stat(const struct uslub_cache *c, enum uslub_stat which);
  * got none. Then nothing is lost: objects outside of slabs are those, and those in sheaves; they are as
  * many as were taken from slabs and not given back; and sheaves are as many as were made.
  */
+/* The gauges of a node are what a walk over its slabs finds; nothing goes on meanwhile. */
+struct node;
+void unit_check_node_at(struct node *n, const char *name, int line);
+#define unit_check_node(n) unit_check_node_at(n, __FILE__, __LINE__)
+
 void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefilled, uint64_t failed,
 			 int line);
 #define unit_check_cache(c, live, prefilled, failed)                                               \

@@ -340,7 +340,8 @@ static void add_identities(struct model *m)
 
 		verdict(m, &returned[i], unreturned, unreturned == 0);
 		verdict(m, &discarded[i], unlisted,
-			unlisted >= 0 && unlisted <= V(t, full_to_empty));
+			unlisted >= 0 && unlisted <= V(t, full_to_empty) + V(t, unpark_discard) +
+							     V(t, park_fail));
 		verdict(m, &outside[i], lost, lost == 0);
 		flushed[i].value = beyond;
 		flushed[i].verdict =

@@ -33,12 +33,22 @@ unsigned plat_page_shift(void)
 	return plat_load(&shift);
 }
 
-uint64_t plat_now(void)
+static uint64_t nanoseconds(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	clock_gettime(clock, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t plat_now(void)
+{
+	return nanoseconds(CLOCK_MONOTONIC_COARSE);
+}
+
+uint64_t plat_clock(void)
+{
+	return nanoseconds(CLOCK_MONOTONIC);
 }
 
 void plat_relax(void)
