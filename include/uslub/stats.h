@@ -42,11 +42,12 @@ enum uslub_stat_kind {
  * @value: where to put it
  *
  * A counter is exact once the threads that use the cache are quiet; while they run
- * it may lag by the operations in flight. Costs O(possible CPUs) for counters; `objects` and
- * `objects_partial` walk the partial lists under their lock, which holds up slow paths meanwhile.
+ * it may lag by the operations in flight. Costs O(possible CPUs) for counters, `objects` and
+ * `objects_partial`, and takes no lock; only with policy partial-count=scan the latter two walk the partial
+ * lists under their lock, which holds up slow paths meanwhile.
  *
  * Returns 0, or -EINVAL when @c or @value is NULL or @which is out of range.
- * Thread-safe; not async-signal-safe (it may wait for list_lock).
+ * Thread-safe; async-signal-safe unless the policy is partial-count=scan (it may wait for list_lock).
  */
 int uslub_cache_stat(const struct uslub_cache *c, enum uslub_stat which, uint64_t *value);
 
