@@ -294,10 +294,12 @@ static bool dispose_one_sheaf(struct rcu_domain *d)
 	uint32_t generation = 0;
 	struct uslub_sheaf *s;
 
+	if (!plat_load(&d->batch))
+		return false;
 	plat_lock(&d->batch_lock);
 	s = d->matured ? d->batch : NULL;
 	if (s) {
-		d->batch = s->next;
+		plat_store(&d->batch, s->next);
 		generation = plat_raise(&d->assisting);
 	}
 	plat_unlock(&d->batch_lock);
@@ -374,7 +376,7 @@ static bool take_queue(struct rcu_domain *d)
 		for (s = plat_exchange(&d->queue[n].sheaves, NULL); s; s = next) {
 			next = s->next;
 			s->next = d->batch;
-			d->batch = s;
+			plat_store(&d->batch, s);
 		}
 	}
 	for (blocks = &d->batch_blocks; *blocks; blocks = &(*blocks)->next)

@@ -712,7 +712,7 @@ static unsigned refill_from_new(struct node *nodes, unsigned node, void **object
 				unsigned flags)
 {
 	struct node *n = &nodes[node];
-	unsigned take, total;
+	unsigned take, total, head;
 	struct slab *slab;
 
 	if (flags & NODE_NOLOCK && !counted_trylock(&n->list_lock, LOCK_ALLOC))
@@ -728,16 +728,16 @@ static unsigned refill_from_new(struct node *nodes, unsigned node, void **object
 		objects[i] = slab_object(slab, i);
 	if (slab->node != node && !(flags & NODE_NOLOCK))
 		n = &nodes[slab->node]; /* the supply helped out with another node's memory */
-	if (!(flags & NODE_NOLOCK))
-		counted_lock(&n->list_lock, LOCK_ALLOC);
 	total = slab->objects;
-	if (take < total) {
-		plat_store_release(&slab->state,
-				   state_make(slab->state, slab_chain_range(slab, take, total),
-					      take, SLAB_LISTED));
+	head = slab_chain_range(slab, take, total);
+	if (head) {
+		plat_store_release(&slab->state, state_make(slab->state, head, take, SLAB_LISTED));
+		if (!(flags & NODE_NOLOCK))
+			counted_lock(&n->list_lock, LOCK_ALLOC);
 		list_slab(n, slab, false);
 	}
-	counted_unlock(&n->list_lock);
+	if (head || flags & NODE_NOLOCK)
+		counted_unlock(&n->list_lock);
 	plat_fetch_add(&n->nr_slabs, 1);
 	plat_fetch_add(&n->total_objects, total);
 	count_free(n, SLAB_LISTED, total - take);
