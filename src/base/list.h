@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A circular doubly linked list whose links lie inside the members. An unlinked member need not be
- * initialised; list_del() leaves it with itself on both sides.
+ * initialised; list_del() leaves it with itself on both sides. Whoever looks on while a thread stands still
+ * in the midst of a change can follow `next` all around.
  */
 #ifndef USLUB_BASE_LIST_H
 #define USLUB_BASE_LIST_H
@@ -28,6 +29,7 @@ static inline void list_insert(struct list *member, struct list *before, struct 
 {
 	member->prev = before;
 	member->next = after;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	before->next = member;
 	after->prev = member;
 }
@@ -46,6 +48,7 @@ static inline void list_del(struct list *member)
 {
 	member->prev->next = member->next;
 	member->next->prev = member->prev;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	list_init(member);
 }
 

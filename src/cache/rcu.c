@@ -537,12 +537,8 @@ void rcu_fork_prepare(void)
 
 	for (unsigned i = 0; i < rcu_domains(); i++) {
 		l = &domains[i].grace_lock;
-		while (!plat_lock_mine(l) && plat_now() - start < FORK_WAIT_NS) {
-			if (plat_trylock(l))
-				l->fork = 1;
-			else
-				plat_yield();
-		}
+		while (!plat_lock_seize(l) && plat_now() - start < FORK_WAIT_NS)
+			plat_yield();
 	}
 }
 
@@ -552,19 +548,16 @@ void rcu_fork_done(bool child)
 
 	for (unsigned i = 0; i < rcu_domains(); i++) {
 		l = &domains[i].grace_lock;
-		if (!plat_lock_mine(l)) {
-			if (child)
-				plat_lock_init(l, RANK_GRACE);
-		} else if (l->fork) {
-			l->fork = 0;
-			plat_unlock(l);
-		}
+		if (child && !plat_lock_mine(l))
+			plat_lock_init(l, RANK_GRACE);
+		else
+			plat_lock_thaw(l, child);
 	}
 }
 
 /*
  * In the child the reclaimer does not exist. What it had taken waits again; a new one comes on need.
- * fork() holds both locks.
+ * fork() holds both locks, unless somebody is in the midst of what they protect.
  */
 void rcu_child(void)
 {
@@ -572,23 +565,23 @@ void rcu_child(void)
 	struct block *b;
 	struct slab *slab;
 	struct rcu_domain *d;
-	bool mine, reserve; /* a handler forked while its thread held the lock: let it finish */
+	bool amid, reserve;
 
 	for (unsigned i = 0; i < rcu_domains(); i++) {
 		d = &domains[i];
-		mine = plat_lock_mine(&d->batch_lock) && !d->batch_lock.fork;
-		reserve = plat_lock_mine(&d->reserve_lock) && !d->reserve_lock.fork;
-		while (!mine && (s = d->batch)) {
+		amid = plat_lock_amid(&d->batch_lock);
+		reserve = plat_lock_amid(&d->reserve_lock);
+		while (!amid && (s = d->batch)) {
 			d->batch = s->next;
 			s->next = d->queue[0].sheaves;
 			d->queue[0].sheaves = s;
 		}
-		while (!mine && !reserve && (b = d->batch_blocks)) {
+		while (!amid && !reserve && (b = d->batch_blocks)) {
 			d->batch_blocks = b->next;
 			b->next = d->full;
 			d->full = b;
 		}
-		while (!mine && (slab = d->batch_slabs)) {
+		while (!amid && (slab = d->batch_slabs)) {
 			d->batch_slabs = slab->next;
 			slab->next = d->slabs;
 			d->slabs = slab;

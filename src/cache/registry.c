@@ -2,6 +2,7 @@
 /*
  * The list of caches, oldest first, under the registry lock. It is held while a cache is created, and by
  * uslub_for_each_cache() while it calls back: so a callback may look caches up, but not change the list.
+ * Nothing changes the list during a callback, which may take as long as it likes.
  */
 #include <errno.h>
 #include <string.h>
@@ -62,7 +63,9 @@ int uslub_for_each_cache(int (*fn)(struct uslub_cache *, void *), void *arg)
 	list_for_each_entry(c, &registry, link) {
 		if (c->dying)
 			continue;
+		plat_still_begin();
 		result = fn(c, arg);
+		plat_still_end();
 		if (result)
 			break;
 	}

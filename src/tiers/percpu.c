@@ -39,6 +39,17 @@ static bool vacant(const struct percpu_slot *slot, uint64_t w)
 	       !plat_load(&slot->sheaf[1]);
 }
 
+static uint64_t wait_until_open(const struct percpu_slot *slot)
+{
+	uint64_t w;
+
+	plat_still_begin();
+	while ((w = plat_load_acquire(&slot->word)) & WORD_WHO)
+		plat_yield();
+	plat_still_end();
+	return w;
+}
+
 /* Step (a). False: nothing there to take. */
 static bool close_slot(struct percpu_slot *slot, uint64_t *was)
 {
@@ -48,8 +59,7 @@ static bool close_slot(struct percpu_slot *slot, uint64_t *was)
 		if (vacant(slot, w))
 			return false;
 		if (w & WORD_WHO) {
-			plat_yield();
-			w = plat_load_acquire(&slot->word);
+			w = wait_until_open(slot);
 		} else if (plat_cas(&slot->word, &w, word_with(w, 0, 0) | WORD_WHO_REMOTE)) {
 			*was = w;
 			return true;

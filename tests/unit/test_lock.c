@@ -174,12 +174,113 @@ static void test_order(void **state)
 	plat_unlock(&low);
 }
 
+/* ---- still and frozen ----------------------------------------------------------------------------- */
+
+static uint32_t has_both;
+
+static void *takes_two(void *arg)
+{
+	plat_lock(&low);
+	plat_lock(&high);
+	plat_store_release(&has_both, 1);
+	plat_unlock(&high);
+	plat_unlock(&low);
+	return arg;
+}
+
+static bool is_still(void *l)
+{
+	return plat_load_acquire(&((struct plat_lock *)l)->hold) == PLAT_HOLD_STILL;
+}
+
+/* Who waits with a lock lets it be frozen, and does not go on before it is thawed. */
+static void test_frozen(void **state)
+{
+	struct timespec pause = { .tv_nsec = 20000000 };
+	pthread_t thread;
+
+	(void)state;
+	plat_lock_init(&low, RANK_BARN);
+	plat_lock_init(&high, RANK_LIST);
+	plat_lock(&high);
+	assert_false(plat_lock_freeze(&high)); /* we are not waiting */
+	assert_int_equal(pthread_create(&thread, NULL, takes_two, NULL), 0);
+	assert_true(unit_wait(is_still, &low));
+	assert_false(plat_lock_seize(&low));
+	assert_true(plat_lock_freeze(&low));
+	assert_false(plat_lock_freeze(&low));
+	plat_unlock(&high);
+	/* It has the other one now, which can be frozen too. */
+	assert_true(unit_wait(is_still, &high));
+	assert_true(plat_lock_freeze(&high));
+	plat_lock_thaw(&low, false);
+	nanosleep(&pause, NULL);
+	assert_false(plat_load_acquire(&has_both));
+	plat_lock_thaw(&high, false);
+	pthread_join(thread, NULL);
+	assert_true(has_both);
+	unit_equal(low.hold, PLAT_HOLD_MOVES);
+	unit_equal(high.hold, PLAT_HOLD_MOVES);
+	unit_equal(low.word | high.word, 0);
+}
+
+static void *takes_two_often(void *arg)
+{
+	unsigned n = unit_scaled(20000);
+
+	for (unsigned i = 0; i < n; i++) {
+		plat_lock(&low);
+		plat_store(&shared, shared + 1);
+		plat_lock(&high);
+		plat_unlock(&high);
+		plat_unlock(&low);
+	}
+	plat_fetch_add(&has_both, 1);
+	return arg;
+}
+
+/* What is frozen does not change, however often. */
+static void test_frozen_often(void **state)
+{
+	pthread_t threads[3];
+	unsigned frozen = 0;
+	uint64_t before;
+
+	(void)state;
+	plat_lock_init(&low, RANK_BARN);
+	plat_lock_init(&high, RANK_LIST);
+	plat_store(&has_both, 0);
+	for (unsigned i = 0; i < array_size(threads); i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, takes_two_often, NULL), 0);
+	while (plat_load_acquire(&has_both) < array_size(threads)) {
+		plat_lock(&high);
+		for (unsigned i = 0; i < 100 && !is_still(&low); i++)
+			plat_yield();
+		if (plat_lock_freeze(&low)) {
+			before = plat_load(&shared);
+			plat_unlock(&high);
+			plat_yield();
+			unit_equal(plat_load(&shared), before);
+			plat_lock_thaw(&low, false);
+			frozen++;
+		} else {
+			plat_unlock(&high);
+		}
+	}
+	for (unsigned i = 0; i < array_size(threads); i++)
+		pthread_join(threads[i], NULL);
+	unit_equal(low.word | high.word, 0);
+	unit_equal(low.hold | high.hold, 0);
+	print_message("frozen %u times\n", frozen);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct unit_test tests[] = {
-		UNIT_TEST(test_states, UNIT_REAL),    UNIT_TEST(test_other_thread, UNIT_REAL),
-		UNIT_TEST(test_exclusion, UNIT_REAL), UNIT_TEST(test_sleepers, UNIT_REAL),
-		UNIT_TEST(test_order, UNIT_REAL),
+		UNIT_TEST(test_states, UNIT_REAL),	 UNIT_TEST(test_other_thread, UNIT_REAL),
+		UNIT_TEST(test_exclusion, UNIT_REAL),	 UNIT_TEST(test_sleepers, UNIT_REAL),
+		UNIT_TEST(test_order, UNIT_REAL),	 UNIT_TEST(test_frozen, UNIT_REAL),
+		UNIT_TEST(test_frozen_often, UNIT_REAL),
 	};
 
 	return unit_main(argc, argv, tests, array_size(tests));
