@@ -61,8 +61,9 @@ struct uslub_cache {
 	struct idle_seen *idle;		       /* per slot; under close_lock */
 	uint32_t slow_steps;		       /* racy: paces the idle look */
 	uint32_t idle_cursor;		       /* under close_lock */
-	struct uslub_sheaf *oversize;	       /* atomic: returned from any context, to be freed */
-	uint64_t rcu_queued cacheline;	       /* atomic: objects waiting in the domain */
+	bool barrier_warned;	       /* atomic: that a barrier waits for less than it should */
+	struct uslub_sheaf *oversize;  /* atomic: returned from any context, to be freed */
+	uint64_t rcu_queued cacheline; /* atomic: objects waiting in the domain */
 };
 
 static inline const struct counters *counters(const struct uslub_cache *c)

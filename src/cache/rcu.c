@@ -803,6 +803,16 @@ static void wait_inflight(struct uslub_cache *c)
 			plat_yield();
 }
 
+/* Once per cache: a program in a sandbox may wait often. */
+static void warn_of_membarrier(struct uslub_cache *c)
+{
+	if (!plat_exchange(&c->barrier_warned, true))
+		plat_warn(
+			"cache %s: membarrier(2) was forbidden since start; a barrier cannot wait "
+			"for deferred frees that CPUs have not queued yet",
+			c->name);
+}
+
 void uslub_cache_barrier_rcu(struct uslub_cache *c)
 {
 	bool online;
@@ -812,10 +822,7 @@ void uslub_cache_barrier_rcu(struct uslub_cache *c)
 	online = plat_rcu_wait_begin(c->domain->flavor);
 	plat_lock(&c->close_lock);
 	if (pcs_drain(c->pcs, PCS_RCU, 0, c->nslots, rcu_taken, c))
-		plat_warn(
-			"cache %s: membarrier(2) was forbidden since start; a barrier cannot wait "
-			"for deferred frees that CPUs have not queued yet",
-			c->name);
+		warn_of_membarrier(c);
 	plat_unlock(&c->close_lock);
 	wait_inflight(c);
 	rcu_wait(c->domain);

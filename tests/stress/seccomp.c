@@ -4,10 +4,11 @@
  *
  *   --part=late    after start, while threads run, membarrier(2) gets EPERM: shrink finds another way or
  *                  says -EPERM; nothing is lost, all slots go on, a barrier returns, destroy succeeds
- *   --part=locked  the same, and sched_setaffinity(2) as well
+ *   --part=locked  the same, and sched_setaffinity(2) as well; the barrier warns, once
  *   --part=early   before the program starts, rseq(2) and membarrier(2) get ENOSYS or EPERM, together or
  *                  one of them: the statistic `rseq` is 0 and everything works
  */
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/membarrier.h>
@@ -142,6 +143,28 @@ static void end(const pthread_t *thread)
 
 /* ---- late ---- */
 
+/* Standard error, as long as messages of the library are counted. */
+static int messages[2], real_stderr;
+
+static void catch_messages(void)
+{
+	if (pipe(messages) || (real_stderr = dup(STDERR_FILENO)) < 0 ||
+	    fcntl(messages[0], F_SETFL, O_NONBLOCK) || fcntl(messages[1], F_SETFL, O_NONBLOCK))
+		die("pipe: %s", strerror(errno));
+	dup2(messages[1], STDERR_FILENO);
+}
+
+static unsigned caught_messages(void)
+{
+	unsigned lines = 0;
+	char c;
+
+	dup2(real_stderr, STDERR_FILENO);
+	while (read(messages[0], &c, 1) == 1)
+		lines += c == '\n';
+	return lines;
+}
+
 static void part_late(const char *part, double seconds)
 {
 	static const struct rule rules[] = {
@@ -150,6 +173,7 @@ static void part_late(const char *part, double seconds)
 	};
 	bool locked = !strcmp(part, "locked");
 	uint64_t before, bound, stayed, rseq;
+	unsigned warnings;
 	pthread_t thread[THREADS];
 
 	flavor_start(&urcu_memb_flavor);
@@ -162,7 +186,11 @@ static void part_late(const char *part, double seconds)
 	if (!install(rules, locked ? 2 : 1))
 		cannot("no seccomp filters here");
 	before = load(&rounds);
+	catch_messages();
 	shrink_and_wait(seconds);
+	warnings = caught_messages();
+	if (warnings != (locked && rseq))
+		die("%u messages of %lu barriers", warnings, barriers);
 	if (load(&rounds) == before)
 		die("nothing goes on");
 	if (locked && rseq && !refused)
