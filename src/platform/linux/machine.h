@@ -18,6 +18,7 @@ static inline void errno_put_back(const int *saved)
 
 hidden void topology_start(const char *sysfs);
 hidden void rseq_start(void);
+hidden int visit_cpus(void); /* does what membarrier(2) would, or -EPERM */
 
 #ifdef USLUB_INJECT
 /*

@@ -11,7 +11,6 @@
 #define _GNU_SOURCE
 #include <linux/membarrier.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/rseq.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -75,31 +74,6 @@ void plat_start(void)
 bool plat_rseq_mode(void)
 {
 	return plat_load(&plat_seq_limit) != 0;
-}
-
-/*
- * What membarrier does, by hand: a thread that runs on a CPU has pushed any other off it, out of its
- * sequence. A CPU that we may not visit is offline or outside of the process's cpuset.
- */
-static int visit_cpus(void)
-{
-	PRESERVE_ERRNO;
-	unsigned long home[PLAT_MAX_CPUS / 64] = { 0 }, mask[PLAT_MAX_CPUS / 64];
-	unsigned visited = 0;
-	int error = 0;
-
-	if (sched_getaffinity(0, sizeof(home), (cpu_set_t *)home))
-		return -errno;
-	for (unsigned cpu = 0; cpu < plat_ncpu(); cpu++) {
-		memset(mask, 0, sizeof(mask));
-		mask[cpu / 64] = 1ul << cpu % 64;
-		if (!sched_setaffinity(0, sizeof(mask), (cpu_set_t *)mask))
-			visited++;
-		else if (errno != EINVAL)
-			error = -errno;
-	}
-	sched_setaffinity(0, sizeof(home), (cpu_set_t *)home);
-	return visited && !error ? 0 : -EPERM;
 }
 
 int plat_membarrier(void)
