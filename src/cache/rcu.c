@@ -724,6 +724,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 		if (result == SEQ_DONE)
 			counters_add(counters(c), CTR_rcu_jump, (uint64_t)(int64_t)jump);
 		if (seq_take_other(cpu, slot, &old) == SEQ_DONE) {
+			plat_point(POINT_RCU_DETACHED);
 			if (old->fill)
 				queued = rcu_queue_sheaf(c, old, true);
 			else

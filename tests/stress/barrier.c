@@ -9,9 +9,6 @@
  * the pushers come to rest, the free objects of the cache are allocated one by one, and those noted must be
  * among them before memory ends.
  *
- * The pause sits in plat_this_node(), which the linker's --wrap lets us get hold of: queueing a sheaf
- * begins with it.
- *
  *   --broken   the barrier is left out, which must be noticed
  */
 #include <pthread.h>
@@ -48,24 +45,12 @@ static unsigned place_of(const struct object *o)
 
 /* ---- pauses ---- */
 
-unsigned __real_plat_this_node(void);
-unsigned __wrap_plat_this_node(void);
-
-static bool sheaf_in_flight(void)
+static void pause_at(unsigned point)
 {
-	for (unsigned i = 0; cache && i < cache->nslots; i++)
-		if (peek(&cache->pcs[i].rcu_inflight))
-			return true;
-	return false;
-}
-
-unsigned __wrap_plat_this_node(void)
-{
-	if (pusher_random && sheaf_in_flight() && below(&pusher_random, 2)) {
+	if (point == POINT_RCU_DETACHED && pusher_random && below(&pusher_random, 2)) {
 		bump(&pauses, 1);
 		pause_us(below(&pusher_random, 1500));
 	}
-	return __real_plat_this_node();
 }
 
 /* ---- grace periods ---- */
@@ -235,6 +220,7 @@ int main(int argc, char **argv)
 	watchdog(100 + 2 * (unsigned)seconds);
 	flavor_start(&urcu_memb_flavor);
 	store(&watched.before, wait_at_gate);
+	plat_inject_hook = pause_at;
 	cache = uslub_cache_create("barrier", sizeof(struct object), &args);
 	if (!cache)
 		die("uslub_cache_create: %s", strerror(errno));

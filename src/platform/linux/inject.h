@@ -32,6 +32,27 @@
 #define SEQ_ADD_READY	     21
 #define SEQ_POINTS	     21
 
+/*
+ * Between sequences, by plat_point(): a test's plat_inject_hook is called there, if it has set one, and may
+ * do as it likes.
+ */
+#define POINT_RCU_DETACHED 32 /* replace_rcu(): a full sheaf is off its CPU and not queued yet */
+
+#ifdef USLUB_INJECT
+extern void (*plat_inject_hook)(unsigned point);
+
+static inline void plat_point(unsigned point)
+{
+	if (plat_inject_hook)
+		plat_inject_hook(point);
+}
+#else
+static inline void plat_point(unsigned point)
+{
+	(void)point;
+}
+#endif
+
 #define SEQ_STRING_(x) #x
 #define SEQ_STRING(x)  SEQ_STRING_(x)
 

@@ -24,7 +24,7 @@ hidden int visit_cpus(void); /* does what membarrier(2) would, or -EPERM */
 /*
  * Only in the library that tests link.
  *  plat_inject_failures: mapping calls left until they fail; negative: never. They fail from 0 on.
- *  plat_inject_point, _loops, _aborts: see SEQ_POINT.
+ *  plat_inject_point, _loops, _aborts: see SEQ_POINT; plat_inject_hook: see inject.h.
  *  plat_test_fake_rseq: run the sequences on this struct instead of the thread's own; NULL: undo.
  *  plat_test_topology: read the topology again from another root than /sys.
  */
