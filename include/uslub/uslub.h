@@ -331,7 +331,9 @@ int uslub_for_each_cache(int (*fn)(struct uslub_cache *, void *), void *arg);
  * uslub_snapshot_write - write all statistics of all caches as JSON
  * @fd: an open file descriptor
  *
- * The format is "uslub-snapshot" version 1, described in uslub(7). Allocates nothing.
+ * The format is "uslub-snapshot" version 1, described in uslub(7). Allocates nothing. No lock is held while
+ * writing, so that the reader may be slow, and caches may come and go; each is as it was at one moment, or
+ * is not there.
  *
  * Returns 0, or the -errno of write(2). Thread-safe.
  */

@@ -176,6 +176,8 @@ static bool init_nodes(struct uslub_cache *c, unsigned min_partial)
 	return true;
 }
 
+static uint64_t created; /* caches so far; under the registry lock */
+
 /* Fills in the cache; 0 or -errno. */
 static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 		      const struct uslub_cache_args *args)
@@ -242,6 +244,7 @@ struct uslub_cache *cache_create_locked(const char *name, size_t object_size,
 		return NULL;
 	}
 	open_fast_paths(c);
+	c->number = ++created;
 	list_add_tail(&registry, &c->link);
 	return c;
 }

@@ -51,6 +51,7 @@ struct uslub_cache {
 	struct uslub_policy policy;   /* in force */
 	struct uslub_cache_args args; /* as given */
 	struct list link;	      /* registry */
+	uint64_t number;	      /* of its creation; no two have the same */
 	struct list aliases;	      /* of struct alias; registry lock */
 	unsigned refcount;	      /* registry lock */
 	bool internal;		      /* its objects are sheaves */
@@ -169,6 +170,12 @@ struct alias {
 };
 hidden extern struct plat_lock registry_lock;
 hidden extern struct list registry;
+
+/*
+ * Calls fn, under the registry lock, for the oldest cache created after that of the number, and returns
+ * the number of this one; 0 when there is none. Begin with 0.
+ */
+hidden uint64_t registry_next(uint64_t number, void (*fn)(struct uslub_cache *, void *), void *arg);
 
 /* create.c */
 hidden struct uslub_cache *cache_create_locked(const char *name, size_t object_size,

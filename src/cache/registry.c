@@ -73,6 +73,22 @@ int uslub_for_each_cache(int (*fn)(struct uslub_cache *, void *), void *arg)
 	return result;
 }
 
+uint64_t registry_next(uint64_t number, void (*fn)(struct uslub_cache *, void *), void *arg)
+{
+	bool entered = enter();
+	struct uslub_cache *c;
+
+	list_for_each_entry(c, &registry, link)
+		if (!c->dying && c->number > number) {
+			fn(c, arg);
+			number = c->number;
+			leave(entered);
+			return number;
+		}
+	leave(entered);
+	return 0;
+}
+
 const char *uslub_cache_name(const struct uslub_cache *c)
 {
 	return c->name;

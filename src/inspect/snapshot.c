@@ -2,14 +2,19 @@
 /*
  * The snapshot: all statistics of all caches as JSON, written to a descriptor through a small buffer on
  * the stack. Allocates nothing.
+ *
+ * Whoever reads the other end may be slow, or want something of this process first. So nothing is held
+ * while it is written: one cache at a time is copied under the registry lock, and the next one is found
+ * by its number, whatever came and went meanwhile.
  */
+#include <string.h>
 #include <uslub/uslub.h>
 #include "base/print.h"
-#include "platform/platform.h"
+#include "cache/internal.h"
 
-struct snapshot {
-	struct printer *out;
-	bool first;
+struct copy {
+	char name[CACHE_NAME_MAX];
+	uint64_t values[USLUB_STAT_COUNT];
 };
 
 static int sink(void *arg, const char *text, size_t len)
@@ -58,29 +63,33 @@ static void print_name(struct printer *p, const char *text)
 	print_format(p, "\"");
 }
 
-static int print_cache(struct uslub_cache *c, void *arg)
+static void copy_cache(struct uslub_cache *c, void *arg)
 {
-	struct snapshot *s = arg;
-	uint64_t value;
+	struct copy *copy = arg;
 
-	print_format(s->out, "%s\n{\"name\":", s->first ? "" : ",");
-	print_name(s->out, uslub_cache_name(c));
-	print_format(s->out, ",\"values\":{");
-	for (int i = 0; i < USLUB_STAT_COUNT; i++) {
-		uslub_cache_stat(c, (enum uslub_stat)i, &value);
-		print_format(s->out, "%s\"%s\":%lu", i ? "," : "", uslub_stat_name(i),
-			     (unsigned long)value);
-	}
-	print_format(s->out, "}}");
-	s->first = false;
-	return s->out->error;
+	memcpy(copy->name, c->name, sizeof(copy->name));
+	for (int i = 0; i < USLUB_STAT_COUNT; i++)
+		uslub_cache_stat(c, (enum uslub_stat)i, &copy->values[i]);
+}
+
+static void print_cache(struct printer *p, const struct copy *copy, bool first)
+{
+	print_format(p, "%s\n{\"name\":", first ? "" : ",");
+	print_name(p, copy->name);
+	print_format(p, ",\"values\":{");
+	for (int i = 0; i < USLUB_STAT_COUNT; i++)
+		print_format(p, "%s\"%s\":%lu", i ? "," : "", uslub_stat_name(i),
+			     (unsigned long)copy->values[i]);
+	print_format(p, "}}");
 }
 
 int uslub_snapshot_write(int fd)
 {
 	char buf[1024];
 	struct printer p = { .buf = buf, .size = sizeof(buf), .sink = sink, .arg = &fd };
-	struct snapshot s = { .out = &p, .first = true };
+	uint64_t number = 0;
+	struct copy copy;
+	bool first = true;
 
 	print_format(&p,
 		     "{\"format\":\"uslub-snapshot\",\"version\":1,\"source\":\"process\","
@@ -88,7 +97,10 @@ int uslub_snapshot_write(int fd)
 		     "\"caches\":[",
 		     plat_pid(), plat_ncpu(), plat_nnodes(), plat_page_size(),
 		     plat_rseq_mode() ? "true" : "false");
-	uslub_for_each_cache(print_cache, &s);
+	while (!p.error && (number = registry_next(number, copy_cache, &copy))) {
+		print_cache(&p, &copy, first);
+		first = false;
+	}
 	print_format(&p, "\n]}\n");
 	print_flush(&p);
 	return p.error;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The snapshot is JSON, whatever caches are called, and says what their statistics say. */
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -327,6 +329,100 @@ static void test_errors(void **state)
 	read_snapshot();
 }
 
+/* ---- a slow reader -------------------------------------------------------------------------------- */
+
+static int ends[2], result = 1;
+
+static void *write_to_pipe(void *arg)
+{
+	plat_store(&result, uslub_snapshot_write(ends[1]));
+	close(ends[1]);
+	return arg;
+}
+
+static bool pipe_full(void *arg)
+{
+	struct pollfd p = { .fd = ends[1], .events = POLLOUT };
+
+	(void)arg;
+	return poll(&p, 1, 0) == 0;
+}
+
+static void read_pipe(void)
+{
+	ssize_t n;
+
+	for (len = 0; (n = read(ends[0], text + len, sizeof(text) - 1 - len)) > 0; len += (size_t)n)
+		;
+	text[len] = '\0';
+	close(ends[0]);
+}
+
+static void skip_cache(void)
+{
+	must("{");
+	key("name");
+	string();
+	must(",");
+	key("values");
+	must("{");
+	for (int i = 0; i < USLUB_STAT_COUNT; i++) {
+		if (i)
+			must(",");
+		key(uslub_stat_name(i));
+		number();
+	}
+	must("}");
+	must("}");
+}
+
+static void forks(void *arg)
+{
+	(void)arg;
+}
+
+/* While it does not read, caches come and go, among them the one being written, and a fork is possible. */
+static void test_slow_reader(void **state)
+{
+	struct uslub_cache *caches[12];
+	pthread_t thread;
+	char name[32];
+
+	(void)state;
+	for (unsigned i = 0; i < array_size(caches); i++) {
+		snprintf(name, sizeof(name), "slow %u", i);
+		caches[i] = uslub_cache_create(name, 100, NULL);
+	}
+	assert_int_equal(pipe(ends), 0);
+	fcntl(ends[1], F_SETPIPE_SZ, 4096);
+	alarm(unit_slow() ? 100 : 20);
+	assert_int_equal(pthread_create(&thread, NULL, write_to_pipe, NULL), 0);
+	assert_true(unit_wait(pipe_full, NULL));
+	for (unsigned i = 0; i < array_size(caches); i++)
+		if (i % 4 != 3)
+			assert_int_equal(uslub_cache_destroy(caches[i]), 0);
+	assert_non_null(uslub_cache_create("late", 100, NULL));
+	if (!unit_emulated())
+		unit_equal(unit_child(forks, NULL, text, sizeof(text), 20), 0);
+	read_pipe();
+	pthread_join(thread, NULL);
+	unit_equal(result, 0);
+	begin_reading();
+	do
+		skip_cache();
+	while (may(","));
+	must("]");
+	must("}");
+	blank();
+	unit_equal(at - text, len);
+	/* Those that were there all the time are all in it, and those still to come when it began. */
+	assert_non_null(strstr(text, "\"slow 3\""));
+	assert_non_null(strstr(text, "\"slow 7\""));
+	assert_non_null(strstr(text, "\"slow 11\""));
+	assert_non_null(strstr(text, "\"late\""));
+	assert_null(strstr(text, "\"slow 10\""));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct unit_test tests[] = {
@@ -335,6 +431,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_odd_names, UNIT_SHARED),
 		UNIT_TEST(test_names_without_utf8, UNIT_SHARED),
 		UNIT_TEST(test_errors, UNIT_SHARED),
+		UNIT_TEST(test_slow_reader, UNIT_SHARED),
 	};
 
 	return unit_main(argc, argv, tests, array_size(tests));
