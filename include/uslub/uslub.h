@@ -116,7 +116,8 @@ struct uslub_cache *uslub_cache_create(const char *name, size_t object_size,
  * meanwhile. Must not be called from within an RCU read-side critical section of the cache's flavor.
  *
  * Returns 0, or -EBUSY when objects are still allocated or prefilled sheaves not returned; the cache
- * then stays as it was and usable.
+ * then stays as it was and usable. Of a merged cache it takes one name away, the youngest, and 0 is returned;
+ * the last call destroys it.
  * Follows SLUB's kmem_cache_destroy().
  */
 int uslub_cache_destroy(struct uslub_cache *c);

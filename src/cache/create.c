@@ -304,7 +304,10 @@ struct uslub_cache *uslub_cache_create(const char *name, size_t object_size,
 
 /* ---- destruction ---------------------------------------------------------------------------------- */
 
-/* One name less. True: the cache still has others. */
+/*
+ * One name less. True: the cache still has others. All who created it have the same pointer and nothing
+ * tells whose call this is; the youngest name goes, since the first is the cache's own.
+ */
 static bool unmerge(struct uslub_cache *c)
 {
 	struct alias *alias;
