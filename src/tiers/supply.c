@@ -34,7 +34,14 @@
  * 5. Locking
  *    One lock per node (RANK_SUPPLY) over lists, blocks and segments. It is not held over system calls:
  *    a block that is being committed or a run that is being given back is in a state of its own.
- *    supply_page_of() takes no lock: a used run's byte and descriptor do not change while it is used.
+ *    supply_page_of() takes no lock: a used run's byte and descriptor do not change while it is used, nor
+ *    does its segment go away.
+ *    Of an address that is in no used run, which only a misuse asks for, it may read a segment's head while
+ *    somebody gives that segment up: the bit is cleared before the unmapping, but may have been read
+ *    before that. The read then faults, where otherwise a message would have ended the process; or finds
+ *    what was mapped there since, which is a descriptor only by the strangest chance. Heads that stay
+ *    mapped for ever would leave 2 MiB of address space for each segment there ever was; and readers that
+ *    are waited for would have to say so in every free that goes to a slab.
  */
 #include <string.h>
 #include "tiers/supply.h"

@@ -55,7 +55,10 @@ hidden void supply_trim(void);
 hidden unsigned supply_max_order(void); /* of one run: a block */
 hidden void *page_address(const struct page *page);
 
-/* The used run that holds address p, or NULL if p is not in one. [any] */
+/*
+ * The used run that holds address p, or NULL if p is not in one. The latter may fault while memory at p is
+ * being given back to the system: section 5 of supply.c. [any]
+ */
 hidden struct page *supply_page_of(const void *p);
 
 /* Bytes of memory held: in use, and free but not given back; a moment's view. */
