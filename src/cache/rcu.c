@@ -830,11 +830,13 @@ void uslub_cache_barrier_rcu(struct uslub_cache *c)
 	plat_rcu_wait_end(c->domain->flavor, online);
 }
 
-/* The same for destroy: nobody uses the cache any more. */
+/* The same for destroy: nobody uses the cache any more. The lock is for a fork. */
 void rcu_barrier_dead(struct uslub_cache *c)
 {
 	if (!c->domain)
 		return;
+	plat_lock(&c->close_lock);
 	pcs_drain_dead(c->pcs, PCS_RCU, 0, c->nslots, rcu_taken, c);
+	plat_unlock(&c->close_lock);
 	rcu_wait(c->domain);
 }

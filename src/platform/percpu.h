@@ -80,7 +80,7 @@ struct pcs {
 	struct percpu_slot main; /* allocation and free */
 	struct percpu_slot rcu;	 /* deferred frees; nothing is ever popped here */
 	uint32_t rcu_inflight; /* plat_raise(): threads with a detached RCU sheaf not queued yet */
-	uint32_t pad[3];
+	uint32_t pad[3];       /* its address names the array, see place_of() of percpu.c */
 };
 
 _Static_assert(sizeof(struct pcs) == 1 << PCS_SHIFT, "the sequences index by shifting");

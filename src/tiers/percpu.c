@@ -96,23 +96,32 @@ static void take_contents(struct percpu_slot *slot, uint64_t was, struct pcs_con
 
 typedef void taken_fn(void *arg, unsigned cpu, const struct pcs_contents *contents);
 
-/* Up to BATCH slots. Steps (a) and (b) until no straggler is left. */
-static int drain_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned n,
-		       taken_fn *taken, void *arg)
+/*
+ * What the thread is in (plat_enter()) while it has slots closed. Drains are serialised: those of the same
+ * array that are closed from another CPU then are its own.
+ */
+static const void *place_of(const struct pcs *pcs)
 {
-	uint64_t was[BATCH], closed = 0, pending;
-	struct pcs_contents contents[BATCH];
+	return pcs->pad;
+}
+
+/* Steps (a) and (b) until no straggler is left. Which are closed, and what their words were. */
+static int close_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned n,
+		       uint64_t *closed, uint64_t was[])
+{
 	struct percpu_slot *slot;
+	uint64_t pending;
 	int error;
 
+	*closed = 0;
 	for (unsigned i = 0; i < n; i++)
 		if (close_slot(pcs_slot(pcs, first + i, part), &was[i]))
-			closed |= 1ull << i;
-	for (pending = closed; pending;) {
+			*closed |= 1ull << i;
+	for (pending = *closed; pending;) {
 		error = plat_membarrier();
 		for (unsigned i = 0; i < n; i++) {
 			slot = pcs_slot(pcs, first + i, part);
-			if (error && closed >> i & 1)
+			if (error && *closed >> i & 1)
 				reopen(slot, was[i]);
 			if (!(pending >> i & 1))
 				continue;
@@ -120,20 +129,35 @@ static int drain_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsi
 				pending &= ~(1ull << i);
 			else if (!error && !close_slot(slot, &was[i])) {
 				pending &= ~(1ull << i);
-				closed &= ~(1ull << i);
+				*closed &= ~(1ull << i);
 			}
 		}
 		if (error)
 			return error;
 	}
+	return 0;
+}
+
+/* Up to BATCH slots. */
+static int drain_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned n,
+		       taken_fn *taken, void *arg)
+{
+	struct pcs_contents contents[BATCH];
+	uint64_t was[BATCH], closed;
+	struct plat_place here;
+	int error;
+
+	plat_enter(&here, place_of(pcs));
+	error = close_batch(pcs, part, first, n, &closed, was);
 	/* All are open again before the first is looked into, which may take long. */
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; !error && i < n; i++)
 		if (closed >> i & 1)
 			take_contents(pcs_slot(pcs, first + i, part), was[i], &contents[i]);
-	for (unsigned i = 0; i < n; i++)
+	plat_leave(&here);
+	for (unsigned i = 0; !error && i < n; i++)
 		if (closed >> i & 1)
 			taken(arg, first + i, &contents[i]);
-	return 0;
+	return error;
 }
 
 int pcs_drain(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last, taken_fn *taken,
@@ -152,22 +176,27 @@ void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigne
 {
 	struct pcs_contents contents;
 	struct percpu_slot *slot;
+	struct plat_place here;
 	uint64_t was;
+	bool closed;
 
 	for (; first < last; first++) {
 		slot = pcs_slot(pcs, first, part);
-		if (close_slot(slot, &was)) {
+		plat_enter(&here, place_of(pcs));
+		closed = close_slot(slot, &was);
+		if (closed)
 			take_contents(slot, was, &contents);
+		plat_leave(&here);
+		if (closed)
 			taken(arg, first, &contents);
-		}
 	}
 }
 
-static void child_slot(struct percpu_slot *slot)
+static void child_slot(const struct pcs *pcs, struct percpu_slot *slot)
 {
 	uint64_t who = slot->word & WORD_WHO;
 
-	if (!who || plat_thread_in(slot))
+	if (!who || plat_thread_in(who == WORD_WHO_REMOTE ? place_of(pcs) : slot))
 		return;
 	/* A drain that vanished half-way; what it found, only it knew. */
 	if (who == WORD_WHO_REMOTE)
@@ -178,8 +207,8 @@ static void child_slot(struct percpu_slot *slot)
 void pcs_child(struct pcs *pcs, unsigned nslots)
 {
 	for (unsigned cpu = 0; cpu < nslots; cpu++) {
-		child_slot(&pcs[cpu].main);
-		child_slot(&pcs[cpu].rcu);
+		child_slot(pcs, &pcs[cpu].main);
+		child_slot(pcs, &pcs[cpu].rcu);
 		if (plat_raised(&pcs[cpu].rcu_inflight)) /* or every page of the array is copied */
 			plat_raise_anew(&pcs[cpu].rcu_inflight);
 	}

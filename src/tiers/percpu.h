@@ -40,14 +40,19 @@ hidden int pcs_drain(struct pcs *pcs, enum pcs_part part, unsigned first, unsign
 		     void (*taken)(void *arg, unsigned cpu, const struct pcs_contents *contents),
 		     void *arg);
 
-/* The same where nobody can be using the cache any more: no membarrier, so it cannot fail. */
+/*
+ * The same where nobody can be using the cache any more: no membarrier, so it cannot fail. Serialised as
+ * well.
+ */
 hidden void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last,
 			   void (*taken)(void *arg, unsigned cpu,
 					 const struct pcs_contents *contents),
 			   void *arg);
 
 /*
- * In the child of a fork: slots that threads of the parent had closed are opened, and their detached RCU sheaves are no longer waited for, since those threads are gone.
+ * In the child of a fork: slots that threads of the parent had closed are opened, and their detached RCU
+ * sheaves are no longer waited for, since those threads are gone. Those that the forking thread itself has
+ * closed, interrupted by a signal handler, it will find as it left them.
  */
 hidden void pcs_child(struct pcs *pcs, unsigned nslots);
 

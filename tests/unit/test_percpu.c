@@ -459,6 +459,35 @@ static void test_child(void **state)
 	unit_equal(plat_raised(&slots[1].rcu_inflight), 0);
 }
 
+static void child_in_between(unsigned round)
+{
+	(void)round;
+	unit_equal(late->word & WORD_WHO, WORD_WHO_REMOTE);
+	pcs_child(slots, NSLOTS);
+	/* Somebody else's are opened, also when this thread is draining. */
+	unit_equal(slots[0].rcu.word, word(0, 0, 3));
+}
+
+/* A handler forks in the middle of its own thread's drain, which goes on in the child. */
+static void test_child_in_drain(void **state)
+{
+	struct uslub_sheaf *a = sheaf(12, 5);
+
+	(void)state;
+	three_slots();
+	set(&slots[0].main, word(7, 0, 5), a, NULL);
+	slots[0].rcu.word = word(0, 0, 3) | WORD_WHO_LOCAL;
+	stragglers = child_in_between;
+	unit_equal(drain(PCS_MAIN, 0, NSLOTS), 0);
+	stragglers = NULL;
+	check_found(0, 7, 5, a, NULL);
+	unit_equal(found[1].allocs, 11);
+	unit_equal(found[1].avail, 4);
+	assert_non_null(found[1].sheaf[0]);
+	check_vacant(&slots[0].main);
+	check_vacant(late);
+}
+
 /* ---- totals --------------------------------------------------------------------------------------- */
 
 static uint64_t jumps, folded, pops, pushes;
@@ -723,6 +752,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_refused_second_batch, UNIT_FAKED),
 		UNIT_TEST(test_local_holder, UNIT_BOTH),
 		UNIT_TEST(test_child, UNIT_SHARED),
+		UNIT_TEST(test_child_in_drain, UNIT_SHARED),
 		UNIT_TEST(test_totals, UNIT_BOTH),
 		UNIT_TEST(test_real, UNIT_REAL),
 		UNIT_TEST(test_real_forbidden, UNIT_REAL),
