@@ -88,6 +88,7 @@ struct bench_options {
  * @baseline_rss, @peak_rss: resident bytes before the workload began, and at most
  * @instants: at which gauges were read
  * @growth: by how many objects the gauge `objects` grew while the counters were running
+ * @parked_growth: the same of the gauge `parked`
  * @bad_reads: objects that readers saw reused too early
  * @has_values: @policy and @values are filled: the allocator has statistics
  * @policy: the policy in force
@@ -103,6 +104,7 @@ struct bench_result {
 	uint64_t peak_rss;
 	uint64_t instants;
 	int64_t growth;
+	int64_t parked_growth;
 	uint64_t bad_reads;
 	bool has_values;
 	struct uslub_policy policy;
@@ -160,8 +162,13 @@ struct bench_spread {
 	double error;
 };
 
-/* bench_options.c */
+/*
+ * bench_options.c
+ *
+ * bench_fixed_work - whether a round is so much work, rather than so much time
+ */
 void bench_parse(int argc, char **argv, struct bench_options *options);
+bool bench_fixed_work(const struct bench_options *options);
 
 /* bench_plan.c: fills @b from its options. Returns 0 or an exit status, after a message. */
 int bench_plan(struct bench *b);
@@ -178,9 +185,11 @@ void bench_catch_interrupts(void);
  *
  * bench_throughput - operations per second over the rounds of a run
  * bench_ns_per_op  - nanoseconds of one CPU per operation
+ * bench_elapsed    - seconds that the work of a round took
  * bench_peak_rss   - the largest of all rounds
  */
 struct bench_spread bench_throughput(const struct bench *b, const struct bench_run *run);
+struct bench_spread bench_elapsed(const struct bench *b, const struct bench_run *run);
 struct bench_spread bench_ns_per_op(const struct bench *b, const struct bench_run *run);
 double bench_peak_rss(const struct bench *b, const struct bench_run *run);
 double bench_baseline_rss(const struct bench *b, const struct bench_run *run);

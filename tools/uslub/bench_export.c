@@ -63,6 +63,21 @@ static json_t *json_values(const struct bench_result *total)
 	return object;
 }
 
+/* With the digits that a comparison of long runs needs. */
+static json_t *json_elapsed(const struct bench *b, const struct bench_run *run)
+{
+	struct bench_spread s = bench_elapsed(b, run);
+	json_t *object = json_object();
+
+	json_object_set_new(object, "unit", json_string("s"));
+	json_object_set_new(object, "mean", json_real(s.mean));
+	json_object_set_new(object, "error_percent", json_measure(100 * s.error));
+	json_object_set_new(object, "median", json_real(s.median));
+	json_object_set_new(object, "min", json_real(s.min));
+	json_object_set_new(object, "max", json_real(s.max));
+	return object;
+}
+
 static json_t *json_run(const struct bench *b, const struct bench_run *run)
 {
 	struct bench_spread ops = bench_throughput(b, run), ns = bench_ns_per_op(b, run);
@@ -79,6 +94,8 @@ static json_t *json_run(const struct bench *b, const struct bench_run *run)
 	json_object_set_new(object, "throughput", throughput);
 	add_spread(per_op, &ns);
 	json_object_set_new(object, "ns_per_op", per_op);
+	if (bench_fixed_work(b->options))
+		json_object_set_new(object, "elapsed", json_elapsed(b, run));
 	json_object_set_new(object, "peak_rss_bytes",
 			    json_integer((json_int_t)bench_peak_rss(b, run)));
 	json_object_set_new(object, "baseline_rss_bytes",
@@ -242,7 +259,9 @@ static void emit_spreads(const struct sheet *sheet, const char *section, const c
 			struct bench_spread s = get(sheet->b, &sheet->b->runs[i]);
 
 			if (s.n)
-				numbers[n++] = sensible(measure_of(&s, (enum measure)m));
+				numbers[n++] = get == bench_elapsed && m != ERROR
+						       ? measure_of(&s, (enum measure)m)
+						       : sensible(measure_of(&s, (enum measure)m));
 		}
 		emit_numbers(sheet, section, name, numbers);
 		free(name);
@@ -319,6 +338,8 @@ static void emit_all(const struct sheet *sheet)
 
 	emit_spreads(sheet, "throughput", unit, bench_throughput);
 	emit_spreads(sheet, "time", "ns/op", bench_ns_per_op);
+	if (bench_fixed_work(sheet->b->options))
+		emit_spreads(sheet, "elapsed", "seconds", bench_elapsed);
 	emit_bytes(sheet, "peak_rss_bytes", bench_peak_rss);
 	emit_bytes(sheet, "baseline_rss_bytes", bench_baseline_rss);
 	for (unsigned i = 0; i < rows_count; i++)

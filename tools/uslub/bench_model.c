@@ -53,19 +53,35 @@ static double cpus_used(const struct bench_run *run)
 	return run->threads < cpus ? run->threads : cpus;
 }
 
-static struct bench_spread spread(const struct bench *b, const struct bench_run *run, bool per_op)
+enum quantity {
+	THROUGHPUT,
+	NS_PER_OP,
+	ELAPSED,
+};
+
+static double quantity_of(const struct bench_run *run, const struct bench_result *r,
+			  enum quantity quantity)
+{
+	switch (quantity) {
+	case NS_PER_OP:
+		return 1e9 * cpus_used(run) / throughput(r);
+	case ELAPSED:
+		return (double)r->ns / 1e9;
+	default:
+		return throughput(r);
+	}
+}
+
+static struct bench_spread spread(const struct bench *b, const struct bench_run *run,
+				  enum quantity quantity)
 {
 	double *values = tool_alloc(b->options->repeat, sizeof(*values));
 	struct bench_spread s;
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < b->options->repeat; i++) {
-		if (!run->results[i].valid)
-			continue;
-		values[n] = throughput(&run->results[i]);
-		if (per_op)
-			values[n] = 1e9 * cpus_used(run) / values[n];
-		n++;
+		if (run->results[i].valid)
+			values[n++] = quantity_of(run, &run->results[i], quantity);
 	}
 	s = spread_of(values, n);
 	free(values);
@@ -74,12 +90,17 @@ static struct bench_spread spread(const struct bench *b, const struct bench_run 
 
 struct bench_spread bench_throughput(const struct bench *b, const struct bench_run *run)
 {
-	return spread(b, run, false);
+	return spread(b, run, THROUGHPUT);
 }
 
 struct bench_spread bench_ns_per_op(const struct bench *b, const struct bench_run *run)
 {
-	return spread(b, run, true);
+	return spread(b, run, NS_PER_OP);
+}
+
+struct bench_spread bench_elapsed(const struct bench *b, const struct bench_run *run)
+{
+	return spread(b, run, ELAPSED);
 }
 
 double bench_peak_rss(const struct bench *b, const struct bench_run *run)
@@ -150,6 +171,7 @@ unsigned bench_total(const struct bench *b, const struct bench_run *run, struct 
 		total->ns += r->ns;
 		total->instants += r->instants;
 		total->growth += r->growth;
+		total->parked_growth += r->parked_growth;
 		total->bad_reads += r->bad_reads;
 		total->policy = r->policy;
 		for (unsigned k = 0; k < USLUB_STAT_COUNT; k++)
@@ -207,6 +229,57 @@ static void add_statistics(struct model *m)
 	}
 }
 
+static struct bench_cell *add_decimal_row(struct model *m, enum bench_section section,
+					  const char *name)
+{
+	struct bench_cell *cells = add_row(m, section, name);
+
+	m->rows[m->rows_count - 1].decimals = section == BENCH_DERIVED ? 4 : 3;
+	return cells;
+}
+
+static void quotient(struct bench_cell *cell, double numerator, double denominator)
+{
+	cell->absent = denominator <= 0;
+	if (!cell->absent)
+		cell->value = numerator / denominator;
+}
+
+static double list_locks(const struct bench_result *t)
+{
+	return V(t, list_lock_alloc) + V(t, list_lock_free) + V(t, list_lock_other);
+}
+
+/* What the locks cost: how often an operation takes one, finds it taken, and waits for it. */
+static void add_locks(struct model *m)
+{
+	struct bench_cell *list = add_decimal_row(m, BENCH_DERIVED, "list_lock per operation");
+	struct bench_cell *frees = add_decimal_row(m, BENCH_DERIVED,
+						   "list_lock per operation, by frees");
+	struct bench_cell *list_contended = add_decimal_row(m, BENCH_DERIVED,
+							    "list_lock contended, %");
+	struct bench_cell *list_wait = add_decimal_row(m, BENCH_DERIVED,
+						       "list_lock wait per operation, ns");
+	struct bench_cell *barn = add_decimal_row(m, BENCH_DERIVED, "barn lock per operation");
+	struct bench_cell *barn_contended = add_decimal_row(m, BENCH_DERIVED,
+							    "barn lock contended, %");
+	struct bench_cell *barn_wait = add_decimal_row(m, BENCH_DERIVED,
+						       "barn lock wait per operation, ns");
+
+	for (unsigned i = 0; i < m->n; i++) {
+		const struct bench_result *t = &m->totals[i];
+		double ops = (double)t->ops;
+
+		quotient(&list[i], list_locks(t), ops);
+		quotient(&frees[i], V(t, list_lock_free), ops);
+		quotient(&list_contended[i], 100 * V(t, list_lock_contended), list_locks(t));
+		quotient(&list_wait[i], V(t, list_lock_wait_ns), ops);
+		quotient(&barn[i], V(t, barn_lock), ops);
+		quotient(&barn_contended[i], 100 * V(t, barn_lock_contended), V(t, barn_lock));
+		quotient(&barn_wait[i], V(t, barn_lock_wait_ns), ops);
+	}
+}
+
 static void add_derived(struct model *m)
 {
 	struct bench_cell *churn = add_row(m, BENCH_DERIVED,
@@ -214,6 +287,7 @@ static void add_derived(struct model *m)
 
 	for (unsigned i = 0; i < m->n; i++)
 		churn[i].value = V(&m->totals[i], alloc_slab) + V(&m->totals[i], free_slab);
+	add_locks(m);
 }
 
 static void add_transitions(struct model *m)
@@ -242,10 +316,10 @@ static void add_transitions(struct model *m)
 	}
 }
 
-/* ---- Checks of mmap1 ---- */
+/* ---- Checks ---- */
 
 /*
- * What the workload's arithmetic says about one sheaf capacity.
+ * What the arithmetic of mmap1 says about one sheaf capacity.
  * @left: objects left in a sheaf, on average, when a prefill finds it too short
  * @prefills: from one shortage to the next, on average
  */
@@ -351,19 +425,13 @@ static void add_identities(struct model *m)
 	}
 }
 
-static struct bench_cell *add_ratio_row(struct model *m, const char *name)
-{
-	struct bench_cell *cells = add_row(m, BENCH_CHECKS, name);
-
-	m->rows[m->rows_count - 1].decimals = 3;
-	return cells;
-}
-
 static void add_ratios(struct model *m)
 {
-	struct bench_cell *freed = add_ratio_row(m, "objects freed per prefill (2.500)");
-	struct bench_cell *between = add_ratio_row(m, "prefills per shortage (12.000)");
-	struct bench_cell *left = add_ratio_row(m, "objects left per swap (2.000)");
+	struct bench_cell *freed = add_decimal_row(m, BENCH_CHECKS,
+						   "objects freed per prefill (2.500)");
+	struct bench_cell *between = add_decimal_row(m, BENCH_CHECKS,
+						     "prefills per shortage (12.000)");
+	struct bench_cell *left = add_decimal_row(m, BENCH_CHECKS, "objects left per swap (2.000)");
 
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct bench_result *t = &m->totals[i];
@@ -381,8 +449,30 @@ static void add_ratios(struct model *m)
 	}
 }
 
+/*
+ * A parked slab leaves by one of three ways, or is still there. Where frees are deferred and it is not
+ * waited for them, the reclaimer may be at work when the counters are read.
+ */
+static void add_parking(struct model *m)
+{
+	unsigned flags = m->b->options->workload->flags;
+	struct bench_cell *parked;
+
+	if ((flags & WL_RCU) && !(flags & WL_STEADY))
+		return;
+	parked = add_row(m, BENCH_CHECKS, "parked slabs unaccounted (0)");
+	for (unsigned i = 0; i < m->n; i++) {
+		const struct bench_result *t = &m->totals[i];
+		double lost = V(t, park) - V(t, unpark_refill) - V(t, unpark_list) -
+			      V(t, unpark_discard) - (double)t->parked_growth;
+
+		verdict(m, &parked[i], lost, lost == 0);
+	}
+}
+
 static void add_checks(struct model *m)
 {
+	add_parking(m);
 	if (m->b->options->workload->id != WL_mmap1)
 		return;
 	add_identities(m);

@@ -468,3 +468,8 @@ void bench_parse(int argc, char **argv, struct bench_options *o)
 	argp_parse(&argp, argc, argv, 0, NULL, o);
 	set_defaults(o);
 }
+
+bool bench_fixed_work(const struct bench_options *o)
+{
+	return o->ops > 0;
+}

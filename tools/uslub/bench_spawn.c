@@ -253,6 +253,7 @@ static int decode(const char *text, struct bench_result *result)
 	result->peak_rss = get_integer(json, "peak_rss");
 	result->instants = get_integer(json, "instants");
 	result->growth = (int64_t)get_integer(json, "growth");
+	result->parked_growth = (int64_t)get_integer(json, "parked_growth");
 	result->bad_reads = get_integer(json, "bad_reads");
 	result->partial = json_is_true(json_object_get(json, "partial"));
 	note = json_string_value(json_object_get(json, "note"));

@@ -247,6 +247,35 @@ static void print_throughput(const struct text *t)
 	table_free(table);
 }
 
+/* How long a round's work took, as `perf stat --repeat` says it. */
+static void print_elapsed(const struct text *t)
+{
+	static const unsigned widths[] = { 12, 13, 9, 13, 13, 13 };
+	struct table *table = table_new(TOOL_COUNT(widths), widths);
+
+	table_add(table, tool_copy("seconds"));
+	table_add(table, tool_copy("mean"));
+	table_add(table, tool_copy("+-"));
+	table_add(table, tool_copy("median"));
+	table_add(table, tool_copy("min"));
+	table_add(table, tool_copy("max"));
+	for (unsigned i = 0; i < t->b->runs_count; i++) {
+		struct bench_spread s = bench_elapsed(t->b, &t->b->runs[i]);
+
+		if (!s.n)
+			continue;
+		table_add(table, row_label(t, i));
+		table_add(table, tool_format("%.6f", s.mean));
+		table_add(table, s.n > 1 ? tool_format("%.2f%%", 100 * s.error) : tool_copy("-"));
+		table_add(table, tool_format("%.6f", s.median));
+		table_add(table, tool_format("%.6f", s.min));
+		table_add(table, tool_format("%.6f", s.max));
+	}
+	fputc('\n', t->out);
+	table_print(table, t->out, t->width, 0, t->bold, t->plain);
+	table_free(table);
+}
+
 /* Time per operation, against the first run; and memory. */
 static void print_costs(const struct text *t)
 {
@@ -420,6 +449,16 @@ static void print_block(const struct text *t, const struct block *block,
 	table_free(table);
 }
 
+static bool has_section(const struct bench_row *rows, unsigned rows_count,
+			enum bench_section section)
+{
+	for (unsigned i = 0; i < rows_count; i++) {
+		if (rows[i].section == section)
+			return true;
+	}
+	return false;
+}
+
 static void print_statistics(const struct text *t)
 {
 	static const struct block blocks[] = {
@@ -443,9 +482,8 @@ static void print_statistics(const struct text *t)
 		t->b->options->workload->cache, rounds, rounds == 1 ? "" : "s",
 		(unsigned)total.instants);
 	for (unsigned i = 0; i < TOOL_COUNT(blocks); i++) {
-		if (blocks[i].section == BENCH_CHECKS && t->b->options->workload->id != WL_mmap1)
-			continue;
-		print_block(t, &blocks[i], rows, rows_count, n);
+		if (has_section(rows, rows_count, blocks[i].section))
+			print_block(t, &blocks[i], rows, rows_count, n);
 	}
 	bench_rows_free(rows, rows_count);
 }
@@ -483,6 +521,8 @@ void bench_text(const struct bench *b, FILE *out, unsigned width, bool colour)
 	if (b->before_after)
 		print_before_after(&t);
 	print_throughput(&t);
+	if (bench_fixed_work(b->options))
+		print_elapsed(&t);
 	print_costs(&t);
 	if (b->options->scaling)
 		print_scaling(&t);

@@ -476,6 +476,7 @@ static void measure(struct worker *w, struct readings *r, struct bench_result *r
 	}
 	read_stats(w, r->end);
 	result->growth = (int64_t)(r->end[USLUB_STAT_objects] - r->start[USLUB_STAT_objects]);
+	result->parked_growth = (int64_t)(r->end[USLUB_STAT_parked] - r->start[USLUB_STAT_parked]);
 	result->peak_rss = peak_bytes();
 	result->partial = interrupted;
 	before = tool_now_ns();
@@ -723,6 +724,7 @@ static json_t *encode(const struct worker *w, const struct readings *r,
 	json_object_set_new(json, "peak_rss", json_integer((json_int_t)result->peak_rss));
 	json_object_set_new(json, "instants", json_integer(r->instants));
 	json_object_set_new(json, "growth", json_integer(result->growth));
+	json_object_set_new(json, "parked_growth", json_integer(result->parked_growth));
 	json_object_set_new(json, "bad_reads", json_integer((json_int_t)result->bad_reads));
 	json_object_set_new(json, "partial", json_boolean(result->partial));
 	if (w->note)
