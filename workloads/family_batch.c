@@ -82,9 +82,9 @@ static const struct wl_code code[WL_COUNT] = {
 #undef WORKLOAD
 };
 
-static int batch_open(const struct wl_params *params, struct heap *heap)
+static int batch_open(const struct wl_params *params, unsigned which, struct heap *heap)
 {
-	heap->size = params->size;
+	heap->size = wl_cache_size(params, which);
 	return 0;
 }
 
@@ -97,13 +97,13 @@ static int batch_thread_open(struct wl_thread *t)
 		return -ENOMEM;
 	batch->mapped = mapped;
 	batch->limit = t->params->batch;
-	t->heap.local = batch;
+	t->heaps[0].local = batch;
 	return 0;
 }
 
 static void batch_thread_close(struct wl_thread *t)
 {
-	struct batch *batch = t->heap.local;
+	struct batch *batch = t->heaps[0].local;
 
 	batch_free(batch);
 	wl_unmap(batch, batch->mapped);
@@ -112,7 +112,7 @@ static void batch_thread_close(struct wl_thread *t)
 static void batch_settle(struct wl_thread *threads[], unsigned n)
 {
 	for (unsigned i = 0; i < n; i++)
-		batch_free(threads[i]->heap.local);
+		batch_free(threads[i]->heaps[0].local);
 }
 
 const struct wl_family wl_family_batch = {

@@ -78,9 +78,9 @@ static const struct wl_code code[WL_COUNT] = {
 #undef WORKLOAD
 };
 
-static int floor_open(const struct wl_params *params, struct heap *heap)
+static int floor_open(const struct wl_params *params, unsigned which, struct heap *heap)
 {
-	heap->size = params->size;
+	heap->size = wl_cache_size(params, which);
 	return 0;
 }
 
@@ -90,16 +90,16 @@ static int floor_thread_open(struct wl_thread *t)
 	if (!t->ring)
 		return 0;
 	if (!t->ring->back)
-		t->ring->back = floor_ring_open(t->heap.size);
-	t->heap.local = t->ring->back;
-	return t->heap.local ? 0 : -ENOMEM;
+		t->ring->back = floor_ring_open(t->heaps[0].size);
+	t->heaps[0].local = t->ring->back;
+	return t->heaps[0].local ? 0 : -ENOMEM;
 }
 
 static void floor_thread_close(struct wl_thread *t)
 {
 	if (!t->ring || t->index % 2 == 0)
 		return;
-	floor_ring_close(t->ring->back, t->heap.size);
+	floor_ring_close(t->ring->back, t->heaps[0].size);
 	t->ring->back = NULL;
 }
 

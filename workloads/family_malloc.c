@@ -76,9 +76,9 @@ static const struct wl_code code[WL_COUNT] = {
 #undef WORKLOAD
 };
 
-static int malloc_open(const struct wl_params *params, struct heap *heap)
+static int malloc_open(const struct wl_params *params, unsigned which, struct heap *heap)
 {
-	heap->size = params->size;
+	heap->size = wl_cache_size(params, which);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The workloads on uslub's own interface: one cache, shared by all threads.
+ * The workloads on uslub's own interface: caches shared by all threads.
  */
 #include <errno.h>
 #include <uslub/uslub.h>
@@ -56,7 +56,7 @@ static const struct wl_code code[WL_COUNT] = {
 #undef WORKLOAD
 };
 
-static int uslub_open(const struct wl_params *params, struct heap *heap)
+static int uslub_open(const struct wl_params *params, unsigned which, struct heap *heap)
 {
 	struct uslub_cache_args args = {
 		.args_size = sizeof(args),
@@ -67,15 +67,15 @@ static int uslub_open(const struct wl_params *params, struct heap *heap)
 
 	if (params->workload->flags & WL_RCU)
 		args.rcu = &urcu_memb_flavor;
-	heap->size = params->size;
-	heap->cache = uslub_cache_create(params->workload->cache, params->size, &args);
+	heap->size = wl_cache_size(params, which);
+	heap->cache = uslub_cache_create(wl_cache_name(params->workload, which), heap->size, &args);
 	return heap->cache ? 0 : -errno;
 }
 
 static void uslub_settle(struct wl_thread *threads[], unsigned n)
 {
 	if (n)
-		uslub_cache_barrier_rcu(threads[0]->heap.cache);
+		uslub_cache_barrier_rcu(threads[0]->heaps[0].cache);
 }
 
 static int uslub_close(struct heap *heap)

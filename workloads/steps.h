@@ -98,7 +98,7 @@ WL_STEP bool mmap1_cycle(const struct alloc_ops *ops, struct wl_thread *t, struc
 WL_STEP void mmap1_setup(const struct alloc_ops *ops, struct wl_thread *t)
 {
 	while (t->put < WL_MMAP1_LIVE) {
-		if (!mmap1_cycle(ops, t, t->heap, 3, 0)) {
+		if (!mmap1_cycle(ops, t, t->heaps[0], 3, 0)) {
 			t->failed = true;
 			return;
 		}
@@ -107,7 +107,7 @@ WL_STEP void mmap1_setup(const struct alloc_ops *ops, struct wl_thread *t)
 
 WL_STEP uint64_t mmap1_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
 {
-	const struct heap heap = t->heap;
+	const struct heap heap = t->heaps[0];
 
 	for (uint64_t i = 0; i < n; i++) {
 		if (WL_UNLIKELY(!mmap1_cycle(ops, t, heap, 3, 2)))
@@ -121,7 +121,7 @@ WL_STEP uint64_t mmap1_run(const struct alloc_ops *ops, struct wl_thread *t, uin
 WL_STEP void mmap1_finish(const struct alloc_ops *ops, struct wl_thread *t)
 {
 	while (t->got < t->put)
-		ops->free(t->heap, t->slots[t->got++ % WL_MMAP1_SLOTS]);
+		ops->free(t->heaps[0], t->slots[t->got++ % WL_MMAP1_SLOTS]);
 }
 
 /* pair: the shortest life an object can have. */
@@ -137,7 +137,7 @@ WL_STEP void pair_setup(const struct alloc_ops *ops, struct wl_thread *t)
 
 WL_STEP uint64_t pair_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
 {
-	const struct heap heap = t->heap;
+	const struct heap heap = t->heaps[0];
 
 	for (uint64_t i = 0; i < n; i++) {
 		void *object = ops->alloc(heap);
@@ -168,7 +168,7 @@ WL_STEP void burst_setup(const struct alloc_ops *ops, struct wl_thread *t)
 
 WL_STEP uint64_t burst_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
 {
-	const struct heap heap = t->heap;
+	const struct heap heap = t->heaps[0];
 	const unsigned burst = t->params->burst;
 	void **slots = t->slots;
 	uint64_t done = 0;
@@ -208,7 +208,7 @@ WL_STEP void window_finish(const struct alloc_ops *ops, struct wl_thread *t)
 {
 	for (unsigned i = 0; i < t->params->window; i++) {
 		if (t->slots[i])
-			ops->free(t->heap, t->slots[i]);
+			ops->free(t->heaps[0], t->slots[i]);
 		t->slots[i] = NULL;
 	}
 }
@@ -216,7 +216,7 @@ WL_STEP void window_finish(const struct alloc_ops *ops, struct wl_thread *t)
 WL_STEP void window_setup(const struct alloc_ops *ops, struct wl_thread *t)
 {
 	for (unsigned i = 0; i < t->params->window; i++) {
-		t->slots[i] = ops->alloc(t->heap);
+		t->slots[i] = ops->alloc(t->heaps[0]);
 		if (!t->slots[i]) {
 			t->failed = true;
 			return;
@@ -227,7 +227,7 @@ WL_STEP void window_setup(const struct alloc_ops *ops, struct wl_thread *t)
 
 WL_STEP uint64_t window_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
 {
-	const struct heap heap = t->heap;
+	const struct heap heap = t->heaps[0];
 	const unsigned window = t->params->window;
 	void **slots = t->slots;
 	uint64_t random = t->random;
@@ -264,7 +264,7 @@ WL_STEP void prodcons_setup(const struct alloc_ops *ops, struct wl_thread *t)
 
 WL_STEP uint64_t prodcons_produce(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
 {
-	const struct heap heap = t->heap;
+	const struct heap heap = t->heaps[0];
 	struct wl_ring *ring = t->ring;
 	uint64_t i;
 
@@ -281,7 +281,7 @@ WL_STEP uint64_t prodcons_produce(const struct alloc_ops *ops, struct wl_thread 
 
 WL_STEP uint64_t prodcons_consume(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
 {
-	const struct heap heap = t->heap;
+	const struct heap heap = t->heaps[0];
 	struct wl_ring *ring = t->ring;
 	uint64_t i;
 
@@ -323,7 +323,7 @@ WL_STEP void rcu_setup(const struct alloc_ops *ops, struct wl_thread *t)
 
 WL_STEP uint64_t rcu_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
 {
-	const struct heap heap = t->heap;
+	const struct heap heap = t->heaps[0];
 	void *old = t->published;
 
 	for (uint64_t i = 0; i < n; i++) {
@@ -349,7 +349,7 @@ WL_STEP void rcu_finish(const struct alloc_ops *ops, struct wl_thread *t)
 
 	__atomic_store_n(&t->published, (void *)NULL, __ATOMIC_RELEASE);
 	if (old)
-		ops->free_rcu(t->heap, old);
+		ops->free_rcu(t->heaps[0], old);
 }
 
 /*
@@ -390,7 +390,7 @@ WL_STEP bool reserve_cycle(const struct alloc_ops *ops, struct heap heap)
 
 WL_STEP uint64_t reserve_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
 {
-	const struct heap heap = t->heap;
+	const struct heap heap = t->heaps[0];
 
 	if (t->params->variant == WL_RESERVE_PAIRS)
 		return pair_run(ops, t, n * WL_RESERVE_OBJECTS) / WL_RESERVE_OBJECTS;

@@ -7,6 +7,7 @@
 #include "steps.h"
 #include "workload.h"
 
+#define WL_ONE_CACHE	    NULL
 #define WL_NO_VARIANTS	    NULL
 #define WL_RESERVE_VARIANTS reserve_variants
 
@@ -27,9 +28,12 @@ static const char *const reserve_variants[] = {
 /* In the order of enum wl_id, since both come from the list. */
 const struct workload wl_workloads[WL_COUNT] = {
 #define WORKLOAD(name, unit, cache, size, min_size, align, capacity, slab_objects, chunk, flags,   \
-		 variants, help)                                                                   \
-	{ WL_##name, #name,	   unit,  cache, size,	   min_size, align,                        \
-	  capacity,  slab_objects, chunk, flags, variants, help,     name##_slots_entry },
+		 variants, more, help)                                                             \
+	{                                                                                          \
+		WL_##name, #name,    unit,     cache,	     size,                                 \
+		min_size,  align,    capacity, slab_objects, chunk,                                \
+		flags,	   variants, more,     help,	     name##_slots_entry                    \
+	},
 #include "workloads.def"
 #undef WORKLOAD
 };
@@ -41,6 +45,25 @@ const struct workload *wl_find(const char *name)
 			return &wl_workloads[i];
 	}
 	return NULL;
+}
+
+unsigned wl_caches(const struct workload *workload)
+{
+	unsigned n = 1;
+
+	while (workload->more && workload->more[n - 1].name)
+		n++;
+	return n;
+}
+
+const char *wl_cache_name(const struct workload *workload, unsigned which)
+{
+	return which ? workload->more[which - 1].name : workload->cache;
+}
+
+size_t wl_cache_size(const struct wl_params *params, unsigned which)
+{
+	return which ? params->workload->more[which - 1].size : params->size;
 }
 
 void *wl_map(size_t size)

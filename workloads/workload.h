@@ -25,6 +25,9 @@
 struct wl_ring;
 struct wl_thread;
 
+/* How many caches a workload may have. */
+#define WL_CACHES 2u
+
 /* What a workload needs; see workloads.def. */
 #define WL_RCU	   0x1u
 #define WL_PAIRS   0x2u
@@ -69,7 +72,16 @@ struct wl_params {
 };
 
 /*
+ * struct wl_cache - a further cache of a workload that has more than the one it is listed with
+ */
+struct wl_cache {
+	const char *name;
+	size_t size;
+};
+
+/*
  * struct workload - the description of a workload; the members are those of workloads.def
+ * @more: further caches, up to one without a name; or NULL
  * @slots: how many pointers a thread needs in wl_thread.slots
  */
 struct workload {
@@ -85,6 +97,7 @@ struct workload {
 	unsigned chunk;
 	unsigned flags;
 	const char *const *variants; /* ends with NULL; or is NULL */
+	const struct wl_cache *more;
 	const char *help;
 	unsigned (*slots)(const struct wl_params *params);
 };
@@ -97,8 +110,16 @@ extern const struct workload wl_workloads[WL_COUNT];
 const struct workload *wl_find(const char *name);
 
 /*
+ * wl_caches - how many caches a workload has
+ * wl_cache_name, wl_cache_size - of one of them, counted from 0
+ */
+unsigned wl_caches(const struct workload *workload);
+const char *wl_cache_name(const struct workload *workload, unsigned which);
+size_t wl_cache_size(const struct wl_params *params, unsigned which);
+
+/*
  * struct wl_thread - one thread of a running workload
- * @heap: set by the driver and the family's thread_open
+ * @heaps: one for each cache; set by the driver and the family's thread_open
  * @params: set by the driver
  * @slots: zeroed array of workload->slots() pointers, set by the driver
  * @ring: of a WL_PAIRS workload, shared with the other thread of the pair, set by the driver
@@ -109,7 +130,7 @@ const struct workload *wl_find(const char *name);
  * @published: the object that readers may look at; on a line of its own, since they read it
  */
 struct wl_thread {
-	struct heap heap;
+	struct heap heaps[WL_CACHES];
 	const struct wl_params *params;
 	void **slots;
 	struct wl_ring *ring;
@@ -137,7 +158,7 @@ struct wl_code {
 /*
  * struct wl_family - a way to call an allocator
  * @name: for people
- * @open: makes the shared part of a heap; 0 or -errno
+ * @open: makes the shared part of a heap, for one of the workload's caches; 0 or -errno
  * @thread_open: makes a thread's part; called before setup, not in the thread itself; 0 or -errno
  * @thread_close: ends it, after finish, in any thread
  * @settle: waits until all deferred frees are done; all threads stand still meanwhile
@@ -148,7 +169,7 @@ struct wl_code {
  */
 struct wl_family {
 	const char *name;
-	int (*open)(const struct wl_params *params, struct heap *heap);
+	int (*open)(const struct wl_params *params, unsigned which, struct heap *heap);
 	int (*thread_open)(struct wl_thread *t);
 	void (*thread_close)(struct wl_thread *t);
 	void (*settle)(struct wl_thread *threads[], unsigned n);

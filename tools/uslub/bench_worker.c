@@ -80,7 +80,8 @@ struct worker {
 	struct allocator *allocator;
 	const struct wl_code *code;
 	struct wl_params params;
-	struct heap heap;
+	struct heap heaps[WL_CACHES];
+	unsigned caches;
 	struct worker_thread *threads; /* those that work, then those that read */
 	struct wl_thread **working;
 	struct wl_ring *rings;
@@ -329,7 +330,12 @@ static void account(const struct worker *w, uint64_t *ops, uint64_t *ns)
 	*ns += end - begin;
 }
 
-/* ---- Statistics ---- */
+/*
+ * ---- Statistics ----
+ *
+ * Of a workload with several caches counters and gauges are added up; what describes a cache is that
+ * of the first.
+ */
 
 struct readings {
 	uint64_t start[USLUB_STAT_COUNT];
@@ -342,8 +348,20 @@ static void read_stats(const struct worker *w, uint64_t values[])
 {
 	if (w->allocator->family != &wl_family_uslub)
 		return;
-	for (unsigned i = 0; i < USLUB_STAT_COUNT; i++)
-		uslub_cache_stat(w->heap.cache, (enum uslub_stat)i, &values[i]);
+	for (unsigned i = 0; i < USLUB_STAT_COUNT; i++) {
+		enum uslub_stat which = (enum uslub_stat)i;
+		int kind = uslub_stat_kind(which);
+
+		uslub_cache_stat(w->heaps[0].cache, which, &values[i]);
+		if (kind == USLUB_STAT_KIND_ATTRIBUTE || kind == USLUB_STAT_KIND_FLAG)
+			continue;
+		for (unsigned k = 1; k < w->caches; k++) {
+			uint64_t value = 0;
+
+			uslub_cache_stat(w->heaps[k].cache, which, &value);
+			values[i] += value;
+		}
+	}
 }
 
 /* Whether the thread that @stat tells about, a file of proc(5), is asleep. */
@@ -399,7 +417,7 @@ static void quiesce(const struct worker *w)
 		uint64_t oldest = 0;
 
 		pause_ns(NS_PER_SECOND / 4000);
-		uslub_cache_stat(w->heap.cache, USLUB_STAT_rcu_oldest_ns, &oldest);
+		uslub_cache_stat(w->heaps[0].cache, USLUB_STAT_rcu_oldest_ns, &oldest);
 		quiet = !oldest && all_others_asleep() ? quiet + 1 : 0;
 	}
 }
@@ -543,7 +561,7 @@ static int make_thread(struct worker *w, unsigned i)
 	t->reads = i >= w->working_count;
 	if (t->reads)
 		return 0;
-	t->wl.heap = w->heap;
+	memcpy(t->wl.heaps, w->heaps, sizeof(t->wl.heaps));
 	t->wl.params = &w->params;
 	t->wl.index = i;
 	t->wl.random = i;
@@ -591,7 +609,7 @@ static int check_policy(const struct worker *w)
 
 	if (w->allocator->family != &wl_family_uslub)
 		return 0;
-	uslub_cache_policy(w->heap.cache, &effective);
+	uslub_cache_policy(w->heaps[0].cache, &effective);
 	for (unsigned i = 0; i < policy_count; i++) {
 		const struct policy_entry *entry = &policy_entries[i];
 		uint64_t asked = policy_get(entry, &w->params.policy);
@@ -649,7 +667,22 @@ static void set_pace(struct worker *w)
 		w->chunk = chunk > 1 ? (uint64_t)chunk : 1;
 }
 
-static int open_heap(struct worker *w)
+static int open_heaps(struct worker *w)
+{
+	w->caches = wl_caches(w->params.workload);
+	for (unsigned i = 0; i < w->caches; i++) {
+		int error = w->allocator->family->open(&w->params, i, &w->heaps[i]);
+
+		if (!error)
+			continue;
+		tool_error("cannot make a cache of %zu-byte objects: %s",
+			   wl_cache_size(&w->params, i), strerror(-error));
+		return -1;
+	}
+	return 0;
+}
+
+static int prepare(struct worker *w)
 {
 	int error;
 
@@ -659,13 +692,7 @@ static int open_heap(struct worker *w)
 	w->steady = (w->params.workload->flags & WL_STEADY) &&
 		    w->allocator->family == &wl_family_uslub;
 	w->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-	error = w->allocator->family->open(&w->params, &w->heap);
-	if (error) {
-		tool_error("cannot make a cache of %zu-byte objects: %s", w->params.size,
-			   strerror(-error));
-		return -1;
-	}
-	if (check_policy(w))
+	if (open_heaps(w) || check_policy(w))
 		return -1;
 	error = make_threads(w);
 	if (error) {
@@ -676,16 +703,16 @@ static int open_heap(struct worker *w)
 	return 0;
 }
 
-/* The cache must be empty now: an object lost on the way is a fault of the library. */
-static int close_heap(struct worker *w)
+/* The caches must be empty now: an object lost on the way is a fault of the library. */
+static int close_heaps(struct worker *w)
 {
 	const struct wl_family *family = w->allocator->family;
 	int error = 0;
 
 	for (unsigned i = 0; i < w->working_count && family->thread_close; i++)
 		family->thread_close(w->working[i]);
-	if (family->close)
-		error = family->close(&w->heap);
+	for (unsigned i = 0; i < w->caches && family->close && !error; i++)
+		error = family->close(&w->heaps[i]);
 	if (error)
 		tool_error("the cache cannot be destroyed after all objects were freed: %s",
 			   strerror(-error));
@@ -760,14 +787,14 @@ static int run(struct worker *w)
 	struct bench_result result = { 0 };
 	struct readings readings = { 0 };
 
-	if (open_heap(w) || start_threads(w))
+	if (prepare(w) || start_threads(w))
 		return TOOL_EXIT_USAGE;
 	result.baseline_rss = resident_bytes(w);
 	reset_peak();
 	run_phase(w, PHASE_SETUP, 0, 0);
 	measure(w, &readings, &result);
 	if (w->allocator->family == &wl_family_uslub)
-		uslub_cache_policy(w->heap.cache, &result.policy);
+		uslub_cache_policy(w->heaps[0].cache, &result.policy);
 	run_phase(w, PHASE_FINISH, 0, 0);
 	for (unsigned i = 0; i < w->threads_count; i++)
 		pthread_join(w->threads[i].pthread, NULL);
@@ -776,7 +803,7 @@ static int run(struct worker *w)
 			   w->params.size);
 		return TOOL_EXIT_USAGE;
 	}
-	if (close_heap(w))
+	if (close_heaps(w))
 		return TOOL_EXIT_NO;
 	result.bad_reads = count_bad_reads(w);
 	return write_result(encode(w, &readings, &result)) ? TOOL_EXIT_USAGE : 0;
