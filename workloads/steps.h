@@ -12,7 +12,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <poll.h>
+#include <string.h>
 #include "alloc_ops.h"
+#include "mailbox.h"
 #include "prng.h"
 #include "ring.h"
 #include "workload.h"
@@ -404,6 +407,190 @@ WL_STEP uint64_t reserve_run(const struct alloc_ops *ops, struct wl_thread *t, u
 WL_STEP void reserve_finish(const struct alloc_ops *ops, struct wl_thread *t)
 {
 	wl_nothing(ops, t);
+}
+
+/*
+ * hackbench: every sender of a group sends its k-th message to the receiver k modulo their number, as
+ * the program of that name does over sockets. What the kernel allocates for a message is allocated
+ * here: a header and a buffer with 100 bytes of text, by the sender; the receiver checks and frees
+ * both. All text follows from the sender and the number of the message, so that a lost, doubled or
+ * changed message is noticed.
+ */
+#define WL_TEXT_SIZE 100u
+
+struct wl_message {
+	unsigned char *text;
+	uint64_t sender; /* in its group */
+	uint64_t number; /* of this sender to this receiver */
+	uint64_t cookie;
+};
+
+WL_STEP unsigned hackbench_slots(const struct wl_params *params)
+{
+	return params->fds;
+}
+
+WL_STEP void hackbench_setup(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	wl_nothing(ops, t);
+}
+
+/* The place of a sender among senders, of a receiver among receivers. */
+WL_STEP unsigned hackbench_place(const struct wl_thread *t)
+{
+	return t->index % (2 * t->params->fds) / 2;
+}
+
+WL_STEP uint64_t hackbench_cookie(uint64_t sender, uint64_t receiver, uint64_t number)
+{
+	uint64_t state = sender << 52 ^ receiver << 40 ^ number;
+
+	return wl_random(&state);
+}
+
+WL_STEP void hackbench_write(unsigned char text[WL_TEXT_SIZE], uint64_t cookie)
+{
+	for (size_t i = 0; i < WL_TEXT_SIZE; i += sizeof(cookie), cookie++)
+		memcpy(text + i, &cookie,
+		       WL_TEXT_SIZE - i < sizeof(cookie) ? WL_TEXT_SIZE - i : sizeof(cookie));
+}
+
+WL_STEP void hackbench_discard(const struct alloc_ops *ops, struct wl_thread *t,
+			       struct wl_message *message)
+{
+	ops->free(t->heaps[1], message->text);
+	ops->free(t->heaps[0], message);
+}
+
+WL_STEP struct wl_message *hackbench_compose(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	struct wl_message *message = ops->alloc(t->heaps[0]);
+	unsigned char *text = ops->alloc(t->heaps[1]);
+
+	if (WL_UNLIKELY(!message || !text)) {
+		if (message)
+			ops->free(t->heaps[0], message);
+		if (text)
+			ops->free(t->heaps[1], text);
+		return NULL;
+	}
+	wl_touch_lines(message, t->heaps[0].size);
+	message->text = text;
+	message->sender = hackbench_place(t);
+	message->number = t->put / t->params->fds;
+	message->cookie = hackbench_cookie(message->sender, t->put % t->params->fds,
+					   message->number);
+	hackbench_write(text, message->cookie);
+	return message;
+}
+
+/* Through a socket goes the text, with the pointer to the message in place of its first bytes. */
+WL_STEP bool hackbench_post(struct wl_thread *t, struct wl_mailbox *box, struct wl_message *message)
+{
+	unsigned char wire[WL_TEXT_SIZE];
+
+	if (t->params->transport == WL_RING) {
+		t->wait.gate = &box->drained;
+		return wl_mailbox_push(box, message);
+	}
+	memcpy(wire, message->text, sizeof(wire));
+	memcpy(wire, &message, sizeof(message));
+	t->wait.fd = box->sockets[1];
+	t->wait.events = POLLOUT;
+	return wl_socket_send(box->sockets[1], wire, sizeof(wire));
+}
+
+WL_STEP struct wl_message *hackbench_take(struct wl_thread *t, struct wl_mailbox *box)
+{
+	struct wl_message *message;
+	unsigned char wire[WL_TEXT_SIZE];
+
+	if (t->params->transport == WL_RING) {
+		t->wait.gate = &box->filled;
+		return wl_mailbox_pop(box);
+	}
+	t->wait.fd = box->sockets[0];
+	t->wait.events = POLLIN;
+	if (!wl_socket_receive(box->sockets[0], wire, sizeof(wire)))
+		return NULL;
+	memcpy(&message, wire, sizeof(message));
+	if (memcmp(wire + sizeof(message), message->text + sizeof(message),
+		   sizeof(wire) - sizeof(message)))
+		t->corrupt++;
+	return message;
+}
+
+WL_STEP uint64_t hackbench_send(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	for (uint64_t i = 0; i < n; i++) {
+		struct wl_message *message = t->pending;
+
+		if (!message)
+			message = hackbench_compose(ops, t);
+		if (WL_UNLIKELY(!message))
+			return wl_fail(t, i);
+		t->pending = message;
+		if (!hackbench_post(t, &t->group->boxes[t->put % t->params->fds], message))
+			return i;
+		t->pending = NULL;
+		t->put++;
+	}
+	return n;
+}
+
+/* The slots hold the number of the next message from each sender. */
+WL_STEP void hackbench_check(struct wl_thread *t, unsigned place, const struct wl_message *message)
+{
+	unsigned char text[WL_TEXT_SIZE];
+	uint64_t cookie = hackbench_cookie(message->sender, place, message->number);
+
+	hackbench_write(text, cookie);
+	if (WL_UNLIKELY(message->sender >= t->params->fds || message->cookie != cookie ||
+			memcmp(text, message->text, sizeof(text)))) {
+		t->corrupt++;
+		return;
+	}
+	t->corrupt += message->number != (uintptr_t)t->slots[message->sender];
+	t->slots[message->sender] = (void *)(uintptr_t)(message->number + 1);
+}
+
+WL_STEP uint64_t hackbench_receive(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	unsigned place = hackbench_place(t);
+
+	for (uint64_t i = 0; i < n; i++) {
+		struct wl_message *message = hackbench_take(t, &t->group->boxes[place]);
+
+		if (!message)
+			return i;
+		hackbench_check(t, place, message);
+		hackbench_discard(ops, t, message);
+	}
+	return n;
+}
+
+WL_STEP uint64_t hackbench_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	return t->index % 2 ? hackbench_receive(ops, t, n) : hackbench_send(ops, t, n);
+}
+
+/* All have stopped to send: what a receiver still has not got is lost. */
+WL_STEP void hackbench_finish(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	const unsigned fds = t->params->fds;
+	unsigned place = hackbench_place(t);
+
+	if (t->index % 2 == 0) {
+		if (t->pending)
+			hackbench_discard(ops, t, t->pending);
+		return;
+	}
+	hackbench_receive(ops, t, UINT64_MAX);
+	for (unsigned i = 0; i < fds; i++) {
+		uint64_t sent = (t->group->members[(size_t)2 * i]->put + fds - 1 - place) / fds;
+
+		t->corrupt += (uintptr_t)t->slots[i] != sent;
+	}
 }
 
 #endif /* WORKLOADS_STEPS_H */

@@ -8,6 +8,7 @@
 #include "workload.h"
 
 #define WL_ONE_CACHE	    NULL
+#define WL_SKB_CACHES	    skb_caches
 #define WL_NO_VARIANTS	    NULL
 #define WL_RESERVE_VARIANTS reserve_variants
 
@@ -15,6 +16,11 @@ static const char *const reserve_variants[] = {
 	[WL_RESERVE_PREFILL] = "prefill",
 	[WL_RESERVE_PAIRS] = "pairs",
 	NULL,
+};
+
+static const struct wl_cache skb_caches[] = {
+	{ "skbuff_small", 512 },
+	{ NULL, 0 },
 };
 
 #define WORKLOAD(name, ...)                                                                        \

@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <uslub/uslub.h>
 #include "alloc_ops.h"
+#include "mailbox.h"
 
 struct wl_ring;
 struct wl_thread;
@@ -33,6 +34,7 @@ struct wl_thread;
 #define WL_PAIRS   0x2u
 #define WL_STEADY  0x4u
 #define WL_READERS 0x8u
+#define WL_GROUPS  0x10u
 
 enum wl_id {
 #define WORKLOAD(name, ...) WL_##name,
@@ -47,6 +49,12 @@ enum wl_reserve_variant {
 	WL_RESERVE_PAIRS,
 };
 
+/* How messages get from one thread to another. */
+enum wl_transport {
+	WL_RING,
+	WL_SOCKET,
+};
+
 /*
  * struct wl_params - how a workload is run; the same for all its threads
  * @workload: which one
@@ -56,6 +64,8 @@ enum wl_reserve_variant {
  * @burst: objects of a burst
  * @window: objects of a window
  * @batch: objects that the family "batch" collects before it waits for readers
+ * @fds: threads of a group that send, and as many that receive
+ * @transport: how messages get from the former to the latter
  * @variant: index into the workload's variants
  * @policy: policy of the cache, for the family "uslub"
  */
@@ -67,6 +77,8 @@ struct wl_params {
 	unsigned burst;
 	unsigned window;
 	unsigned batch;
+	unsigned fds;
+	enum wl_transport transport;
 	unsigned variant;
 	struct uslub_policy policy;
 };
@@ -118,14 +130,28 @@ const char *wl_cache_name(const struct workload *workload, unsigned which);
 size_t wl_cache_size(const struct wl_params *params, unsigned which);
 
 /*
+ * struct wl_group - threads that send each other messages
+ * @boxes: one for each that receives
+ * @members: senders and receivers in turn
+ */
+struct wl_group {
+	struct wl_mailbox *boxes;
+	struct wl_thread **members;
+};
+
+/*
  * struct wl_thread - one thread of a running workload
  * @heaps: one for each cache; set by the driver and the family's thread_open
  * @params: set by the driver
  * @slots: zeroed array of workload->slots() pointers, set by the driver
  * @ring: of a WL_PAIRS workload, shared with the other thread of the pair, set by the driver
- * @index: number of the thread from 0, set by the driver; with WL_PAIRS odd ones consume
+ * @group: of a WL_GROUPS workload, set by the driver
+ * @index: number of the thread from 0, set by the driver; with WL_PAIRS and WL_GROUPS odd ones consume
  * @random: state of the thread's random sequence, seeded by the driver from the index only
  * @put, @got: positions in @slots of the workloads that use it as a queue
+ * @pending: a message that found no room
+ * @wait: set by a step of a WL_GROUPS workload that does less than it was asked to: for what to wait
+ * @corrupt: messages that were lost or not as they had been sent, so far
  * @failed: set by a step that got no memory
  * @published: the object that readers may look at; on a line of its own, since they read it
  */
@@ -134,10 +160,14 @@ struct wl_thread {
 	const struct wl_params *params;
 	void **slots;
 	struct wl_ring *ring;
+	struct wl_group *group;
 	unsigned index;
 	uint64_t random;
 	uint64_t put;
 	uint64_t got;
+	void *pending;
+	struct wl_wait wait;
+	uint64_t corrupt;
 	bool failed;
 	void *published __attribute__((aligned(128)));
 } __attribute__((aligned(128)));

@@ -6,6 +6,7 @@
  *   bench_plan.c     from options to configurations: what is compared with what
  *   bench_spawn.c    one round of one configuration, in a process of its own
  *   bench_worker.c   that process
+ *   bench_groups.c   what its threads send each other messages through
  *   bench_model.c    from rounds to the rows of a report, identities among counters included
  *   bench_text.c     reports for people
  *   bench_export.c   reports for programs: JSON, CSV, Markdown
@@ -41,10 +42,14 @@ enum bench_format {
 /*
  * struct bench_options - the command line, checked
  * @seconds: of measuring per round, or 0 when @ops is given
- * @ops: operations per thread and round, or 0
+ * @ops: operations per thread and round, or 0; with @loops it follows from them
  * @rate: operations per second that all threads together shall do, or 0 for as many as they can
  * @burst, @window, @batch: see struct wl_params
  * @readers: threads that only read
+ * @groups, @fds: of hackbench: groups, and in each how many threads send and how many receive
+ * @loops: of hackbench: messages from every sender to every receiver, or 0
+ * @transport: of hackbench
+ * @arguments: of the workload that were given without an option's name
  * @memory_limit: bytes of resident memory at which a run is ended early
  * @before, @after, @matrix, @allocators: texts from the command line, or NULL
  * @policy, @variant, @cpus: of a worker, which runs one configuration
@@ -62,6 +67,12 @@ struct bench_options {
 	unsigned window;
 	unsigned batch;
 	unsigned readers;
+	unsigned groups;
+	unsigned fds;
+	unsigned loops;
+	enum wl_transport transport;
+	bool transport_given;
+	unsigned arguments;
 	uint64_t memory_limit;
 	bool pin;
 	bool scaling;
@@ -90,6 +101,7 @@ struct bench_options {
  * @growth: by how many objects the gauge `objects` grew while the counters were running
  * @parked_growth: the same of the gauge `parked`
  * @bad_reads: objects that readers saw reused too early
+ * @corrupt: messages that did not arrive as they had been sent
  * @has_values: @policy and @values are filled: the allocator has statistics
  * @policy: the policy in force
  * @values: of counters what was counted while measuring; of gauges the mean; of others the value
@@ -106,6 +118,7 @@ struct bench_result {
 	int64_t growth;
 	int64_t parked_growth;
 	uint64_t bad_reads;
+	uint64_t corrupt;
 	bool has_values;
 	struct uslub_policy policy;
 	double values[USLUB_STAT_COUNT];
@@ -181,18 +194,33 @@ int bench_spawn(struct bench *b, const struct bench_run *run, struct bench_resul
 void bench_catch_interrupts(void);
 
 /*
+ * bench_groups.c
+ *
+ * bench_groups_open - groups for so many threads; NULL after a message
+ * @working: the threads; each is told its group
+ *
+ * bench_groups_wake - wake all who wait at a gate
+ */
+struct bench_groups;
+struct bench_groups *bench_groups_open(const struct bench_options *options,
+				       struct wl_thread **working);
+void bench_groups_wake(struct bench_groups *groups);
+
+/*
  * bench_model.c
  *
  * bench_throughput - operations per second over the rounds of a run
  * bench_ns_per_op  - nanoseconds of one CPU per operation
  * bench_elapsed    - seconds that the work of a round took
  * bench_peak_rss   - the largest of all rounds
+ * bench_corrupt    - messages that did not arrive as they had been sent, in all rounds
  */
 struct bench_spread bench_throughput(const struct bench *b, const struct bench_run *run);
 struct bench_spread bench_elapsed(const struct bench *b, const struct bench_run *run);
 struct bench_spread bench_ns_per_op(const struct bench *b, const struct bench_run *run);
 double bench_peak_rss(const struct bench *b, const struct bench_run *run);
 double bench_baseline_rss(const struct bench *b, const struct bench_run *run);
+double bench_corrupt(const struct bench *b, const struct bench_run *run);
 bool bench_measured(const struct bench *b, const struct bench_run *run);
 bool bench_has_values(const struct bench *b, const struct bench_run *run);
 

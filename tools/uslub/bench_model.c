@@ -121,6 +121,15 @@ double bench_baseline_rss(const struct bench *b, const struct bench_run *run)
 	return most;
 }
 
+double bench_corrupt(const struct bench *b, const struct bench_run *run)
+{
+	double n = 0;
+
+	for (unsigned i = 0; i < b->options->repeat; i++)
+		n += (double)run->results[i].corrupt;
+	return n;
+}
+
 bool bench_measured(const struct bench *b, const struct bench_run *run)
 {
 	return bench_throughput(b, run).n > 0;
@@ -489,6 +498,7 @@ unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed
 			m.n++;
 		if (m.n)
 			m.failed |= m.totals[m.n - 1].bad_reads > 0;
+		m.failed |= bench_corrupt(b, &b->runs[i]) > 0;
 	}
 	if (m.n) {
 		add_statistics(&m);

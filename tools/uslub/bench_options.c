@@ -23,6 +23,10 @@ enum option_key {
 	KEY_WINDOW,
 	KEY_BATCH,
 	KEY_READERS,
+	KEY_GROUPS,
+	KEY_LOOPS,
+	KEY_FDS,
+	KEY_TRANSPORT,
 	KEY_MEMORY_LIMIT,
 	KEY_PIN,
 	KEY_SCALING,
@@ -33,6 +37,12 @@ enum option_key {
 	KEY_CPUS,
 	KEY_PROBE,
 };
+
+#define MOST_GROUPS  1000u
+#define MOST_FDS     1000u
+#define MOST_LOOPS   1000000000u
+#define MOST_THREADS 32768u
+#define DEFAULT_FDS  20u
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "How it is run:", 1 },
@@ -49,6 +59,14 @@ static const struct argp_option options[] = {
 	{ "batch", KEY_BATCH, "N", 0,
 	  "allocator batch: deferred frees a thread collects (default: 4096)", 0 },
 	{ "readers", KEY_READERS, "N", 0, "rcu: threads that only read (default: 0)", 0 },
+	{ "groups", KEY_GROUPS, "N", 0,
+	  "hackbench: groups of threads (default: half as many as CPUs, at most 10)", 0 },
+	{ "fds", KEY_FDS, "N", 0,
+	  "hackbench: threads of a group that send, and that receive (default: 20)", 0 },
+	{ "loops", KEY_LOOPS, "N", 0,
+	  "hackbench: messages from each sender to each receiver (default: 10000)", 0 },
+	{ "transport", KEY_TRANSPORT, "KIND", 0,
+	  "hackbench: ring (default), or socket: Unix stream sockets", 0 },
 	{ "memory-limit", KEY_MEMORY_LIMIT, "BYTES", 0,
 	  "End a run early when it uses more (default: half of what is free, at most 8G)", 0 },
 
@@ -205,10 +223,49 @@ static void parse_format(struct argp_state *state, const char *arg, enum bench_f
 	argp_error(state, "--format takes table, json, csv or markdown, not '%s'", arg);
 }
 
+static void parse_transport(struct argp_state *state, const char *arg, struct bench_options *o)
+{
+	o->transport_given = true;
+	if (!strcmp(arg, "socket"))
+		o->transport = WL_SOCKET;
+	else if (!strcmp(arg, "ring"))
+		o->transport = WL_RING;
+	else
+		argp_error(state, "--transport takes ring or socket, not '%s'", arg);
+}
+
+/* As hackbench takes them: GROUPS, then "thread" or "process", then LOOPS. */
+static void parse_argument(struct argp_state *state, const char *arg, struct bench_options *o)
+{
+	switch (o->arguments++) {
+	case 0:
+		parse_unsigned(state, "groups", arg, 1, MOST_GROUPS, &o->groups);
+		break;
+	case 1:
+		if (!strcmp(arg, "process"))
+			argp_error(state, "mode 'process' is not there: objects of a cache belong "
+					  "to one process and cannot be handed to another; the "
+					  "mode is 'thread'");
+		else if (strcmp(arg, "thread"))
+			argp_error(state, "the mode is 'thread', not '%s'", arg);
+		break;
+	case 2:
+		parse_unsigned(state, "loops", arg, 1, MOST_LOOPS, &o->loops);
+		break;
+	default:
+		argp_error(state, "hackbench takes GROUPS, 'thread' and LOOPS: '%s' is too many",
+			   arg);
+	}
+}
+
 static void parse_workload(struct argp_state *state, const char *arg, struct bench_options *options)
 {
 	char *list;
 
+	if (options->workload && (options->workload->flags & WL_GROUPS)) {
+		parse_argument(state, arg, options);
+		return;
+	}
 	if (options->workload) {
 		argp_error(state, "one workload at a time: '%s' is too many", arg);
 		return;
@@ -255,6 +312,40 @@ static void check_matrix(struct argp_state *state, const char *text)
 	}
 }
 
+static void refuse(struct argp_state *state, const struct bench_options *o, const char *option)
+{
+	argp_error(state, "%s has no meaning for the workload '%s'", option, o->workload->name);
+}
+
+static void check_groups(struct argp_state *state, const struct bench_options *o)
+{
+	unsigned groups = o->groups ? o->groups : 1, fds = o->fds ? o->fds : DEFAULT_FDS;
+
+	if (!(o->workload->flags & WL_GROUPS)) {
+		if (o->groups)
+			refuse(state, o, "--groups");
+		if (o->fds)
+			refuse(state, o, "--fds");
+		if (o->loops)
+			refuse(state, o, "--loops");
+		if (o->transport_given)
+			refuse(state, o, "--transport");
+		return;
+	}
+	if (o->threads_given)
+		argp_error(state, "the threads of '%s' follow from --groups and --fds",
+			   o->workload->name);
+	if (o->ops)
+		argp_error(state, "'%s' takes --loops, not --ops", o->workload->name);
+	if (o->loops && o->seconds > 0)
+		argp_error(state, "either --seconds or loops");
+	if (2 * groups * fds > MOST_THREADS)
+		argp_error(state,
+			   "%u groups of %u senders and as many receivers are %u threads; at most "
+			   "%u can be, or %u groups of this size",
+			   groups, fds, 2 * groups * fds, MOST_THREADS, MOST_THREADS / 2 / fds);
+}
+
 static void check_combination(struct argp_state *state, const struct bench_options *o)
 {
 	bool policies = o->before || o->after;
@@ -270,10 +361,10 @@ static void check_combination(struct argp_state *state, const struct bench_optio
 	if (o->readers && !(o->workload->flags & WL_READERS))
 		argp_error(state, "--readers has no meaning for the workload '%s'",
 			   o->workload->name);
-	if (o->scaling && (o->workload->flags & WL_PAIRS))
+	if (o->scaling && (o->workload->flags & (WL_PAIRS | WL_GROUPS)))
 		argp_error(state,
 			   "--scaling has no meaning for the workload '%s', whose threads "
-			   "work in pairs",
+			   "work together",
 			   o->workload->name);
 	if (o->size && o->size < o->workload->min_size)
 		argp_error(state, "objects of the workload '%s' have at least %zu bytes",
@@ -296,6 +387,7 @@ static void check_all(struct argp_state *state, struct bench_options *o)
 	check_policy(state, "policy", o->policy);
 	for (unsigned i = 0; i < o->matrix_count; i++)
 		check_matrix(state, o->matrix[i]);
+	check_groups(state, o);
 	check_combination(state, o);
 }
 
@@ -309,8 +401,24 @@ static uint64_t default_memory_limit(void)
 	return half < most ? half : most;
 }
 
+static void set_group_defaults(struct bench_options *o)
+{
+	unsigned groups = bench_online_cpus(NULL) / 2;
+
+	if (!o->groups)
+		o->groups = groups < 1 ? 1 : groups > 10 ? 10 : groups;
+	if (!o->fds)
+		o->fds = DEFAULT_FDS;
+	if (!o->loops && o->seconds == 0)
+		o->loops = 10000;
+	o->ops = (uint64_t)o->loops * o->fds;
+	o->threads = 2 * o->groups * o->fds;
+}
+
 static void set_defaults(struct bench_options *o)
 {
+	if (o->workload && (o->workload->flags & WL_GROUPS))
+		set_group_defaults(o);
 	if (!o->ops && o->seconds == 0)
 		o->seconds = 1;
 	if (!o->size && o->workload)
@@ -364,6 +472,18 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 		break;
 	case KEY_MEMORY_LIMIT:
 		parse_count(state, "memory-limit", arg, 1024, (uint64_t)1 << 50, &o->memory_limit);
+		break;
+	case KEY_GROUPS:
+		parse_unsigned(state, "groups", arg, 1, MOST_GROUPS, &o->groups);
+		break;
+	case KEY_FDS:
+		parse_unsigned(state, "fds", arg, 1, MOST_FDS, &o->fds);
+		break;
+	case KEY_LOOPS:
+		parse_unsigned(state, "loops", arg, 1, MOST_LOOPS, &o->loops);
+		break;
+	case KEY_TRANSPORT:
+		parse_transport(state, arg, o);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -453,7 +573,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
-	.args_doc = "WORKLOAD",
+	.args_doc = "WORKLOAD [ARGUMENT...]",
 	.doc = "Measure a workload: under one or several policies, or on several allocators.\v",
 	.help_filter = help_filter,
 };

@@ -207,6 +207,13 @@ static struct allocator *find_allocator(const struct workload *workload, const c
 		allocator_free(allocator);
 		return NULL;
 	}
+	if (allocator->family == &wl_family_floor && (workload->flags & WL_GROUPS)) {
+		tool_error("allocator '%s' has no meaning for the workload '%s', whose objects are "
+			   "freed by other threads than those that allocate",
+			   name, workload->name);
+		allocator_free(allocator);
+		return NULL;
+	}
 	return allocator;
 }
 

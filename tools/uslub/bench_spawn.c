@@ -82,6 +82,29 @@ static struct strings environment(const struct allocator *allocator)
 	return result;
 }
 
+/* How long: the same words as the user has, since the worker checks them again. */
+static void add_length(struct strings *result, const struct bench_options *o)
+{
+	if (o->loops)
+		add(result, tool_format("--loops=%u", o->loops));
+	else if (o->ops)
+		add(result, tool_format("--ops=%" PRIu64, o->ops));
+	else
+		add(result, tool_format("--seconds=%.9g", o->seconds));
+}
+
+/* How many: of groups the number of threads follows. */
+static void add_threads(struct strings *result, const struct bench_options *o, unsigned threads)
+{
+	if (!(o->workload->flags & WL_GROUPS)) {
+		add(result, tool_format("--threads=%u", threads));
+		return;
+	}
+	add(result, tool_format("--groups=%u", o->groups));
+	add(result, tool_format("--fds=%u", o->fds));
+	add(result, tool_format("--transport=%s", o->transport == WL_SOCKET ? "socket" : "ring"));
+}
+
 static struct strings arguments(const struct bench *b, const struct bench_run *run)
 {
 	const struct bench_options *o = b->options;
@@ -91,11 +114,8 @@ static struct strings arguments(const struct bench *b, const struct bench_run *r
 	add(&result, tool_copy("bench-worker"));
 	add(&result, tool_copy(o->workload->name));
 	add(&result, tool_format("--allocator=%s", run->allocator->name));
-	add(&result, tool_format("--threads=%u", run->threads));
-	if (o->ops)
-		add(&result, tool_format("--ops=%" PRIu64, o->ops));
-	else
-		add(&result, tool_format("--seconds=%.9g", o->seconds));
+	add_threads(&result, o, run->threads);
+	add_length(&result, o);
 	if (o->rate > 0)
 		add(&result, tool_format("--rate=%.17g", o->rate));
 	add(&result, tool_format("--size=%zu", o->size));
@@ -255,6 +275,7 @@ static int decode(const char *text, struct bench_result *result)
 	result->growth = (int64_t)get_integer(json, "growth");
 	result->parked_growth = (int64_t)get_integer(json, "parked_growth");
 	result->bad_reads = get_integer(json, "bad_reads");
+	result->corrupt = get_integer(json, "corrupt");
 	result->partial = json_is_true(json_object_get(json, "partial"));
 	note = json_string_value(json_object_get(json, "note"));
 	result->note = note ? tool_copy(note) : NULL;

@@ -113,6 +113,9 @@ static void print_failures(const struct bench *b, FILE *out, const char *red, co
 		if (total.bad_reads)
 			fprintf(out, "%sFAIL%s %s: readers saw %.0f objects reused too early\n",
 				red, plain, b->runs[i].label, (double)total.bad_reads);
+		if (bench_corrupt(b, &b->runs[i]) > 0)
+			fprintf(out, "%sFAIL%s %s: %.0f messages were lost, doubled or changed\n",
+				red, plain, b->runs[i].label, bench_corrupt(b, &b->runs[i]));
 	}
 	print_failed_checks(out, rows, rows_count, n, red, plain);
 	bench_rows_free(rows, rows_count);
@@ -132,9 +135,37 @@ static char *duration(const struct bench_options *o)
 
 	if (!o->ops)
 		return tool_format("%g s", o->seconds);
-	ops = numbers_thousands((double)o->ops);
-	text = tool_format("%s operations per thread", ops);
+	ops = numbers_thousands(o->loops ? (double)o->loops : (double)o->ops);
+	text = tool_format(o->loops ? "%s loops" : "%s operations per thread", ops);
 	free(ops);
+	return text;
+}
+
+/* "256-byte", or "256 + 512-byte" */
+static char *sizes(const struct bench_options *o)
+{
+	const struct wl_params params = { .workload = o->workload, .size = o->size };
+	char *text = tool_format("%zu", o->size);
+
+	for (unsigned i = 1; i < wl_caches(o->workload); i++) {
+		char *longer = tool_format("%s + %zu", text, wl_cache_size(&params, i));
+
+		free(text);
+		text = longer;
+	}
+	return text;
+}
+
+static char *cache_names(const struct workload *workload)
+{
+	char *text = tool_copy(wl_cache_name(workload, 0));
+
+	for (unsigned i = 1; i < wl_caches(workload); i++) {
+		char *longer = tool_format("%s + %s", text, wl_cache_name(workload, i));
+
+		free(text);
+		text = longer;
+	}
 	return text;
 }
 
@@ -142,12 +173,17 @@ static void print_title(const struct text *t)
 {
 	const struct bench_options *o = t->b->options;
 	const struct bench_run *last = &t->b->runs[t->b->runs_count - 1];
-	char *length = duration(o);
+	char *length = duration(o), *bytes = sizes(o);
 
-	fprintf(t->out, "%s: %zu-byte objects, %u thread%s, %u round%s of %s\n", o->workload->name,
-		o->size, last->threads, last->threads == 1 ? "" : "s", o->repeat,
+	fprintf(t->out, "%s: %s-byte objects, %u thread%s, %u round%s of %s\n", o->workload->name,
+		bytes, last->threads, last->threads == 1 ? "" : "s", o->repeat,
 		o->repeat == 1 ? "" : "s", length);
 	free(length);
+	free(bytes);
+	if (o->workload->flags & WL_GROUPS)
+		fprintf(t->out, "(%u group%s of %u threads that send and %u that receive, %s)\n",
+			o->groups, o->groups == 1 ? "" : "s", o->fds, o->fds,
+			o->transport == WL_SOCKET ? "through sockets" : "through rings");
 	if (o->workload->flags & WL_PAIRS && o->threads % 2)
 		fprintf(t->out, "(%u rounded up to pairs of a producer and a consumer)\n",
 			o->threads);
@@ -472,6 +508,7 @@ static void print_statistics(const struct text *t)
 	unsigned n = 0, rows_count = bench_rows(t->b, &rows, &failed);
 	struct bench_result total;
 	unsigned rounds = 0;
+	char *names = cache_names(t->b->options->workload);
 
 	for (unsigned i = 0; i < t->b->runs_count; i++) {
 		n += bench_has_values(t->b, &t->b->runs[i]);
@@ -479,8 +516,8 @@ static void print_statistics(const struct text *t)
 			rounds = bench_total(t->b, &t->b->runs[i], &total);
 	}
 	fprintf(t->out, "\n%s: counters of %u round%s in all, gauges are means of %u instants\n",
-		t->b->options->workload->cache, rounds, rounds == 1 ? "" : "s",
-		(unsigned)total.instants);
+		names, rounds, rounds == 1 ? "" : "s", (unsigned)total.instants);
+	free(names);
 	for (unsigned i = 0; i < TOOL_COUNT(blocks); i++) {
 		if (has_section(rows, rows_count, blocks[i].section))
 			print_block(t, &blocks[i], rows, rows_count, n);

@@ -22,11 +22,13 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -69,8 +71,8 @@ struct worker_thread {
 } __attribute__((aligned(128)));
 
 /*
- * @stop: ends the phase
- * @finished: threads that have ended the phase
+ * @stop: ends the phase; @stop_event is the same for those who wait for sockets
+ * @finished: threads that have ended the phase; @sent those among them that only send
  * @quota: operations of each thread in the phase
  * @ns_per_op: of one thread at the given rate, or 0
  * @memory_limit: resident bytes at which the phase ends
@@ -85,6 +87,8 @@ struct worker {
 	struct worker_thread *threads; /* those that work, then those that read */
 	struct wl_thread **working;
 	struct wl_ring *rings;
+	struct bench_groups *groups;
+	int stop_event;
 	unsigned working_count;
 	unsigned threads_count;
 	pthread_barrier_t go;
@@ -97,10 +101,13 @@ struct worker {
 	bool steady;
 	int statm;
 	const char *note;
+	unsigned finished_seen; /* when it last changed, for waits_in_vain() */
+	uint64_t finished_at;
 	bool failed;
 	/* Written by several threads. */
 	bool stop __attribute__((aligned(128)));
 	unsigned finished __attribute__((aligned(128)));
+	unsigned sent;
 };
 
 static volatile sig_atomic_t interrupted;
@@ -136,6 +143,53 @@ static void relax(unsigned *idle)
 		caa_cpu_relax();
 }
 
+static void wait_at_gate(struct worker *w, struct wl_gate *gate, uint32_t sequence)
+{
+	if (!__atomic_load_n(&w->stop, __ATOMIC_SEQ_CST))
+		wl_gate_sleep(gate, sequence);
+}
+
+static void wait_for_socket(struct worker *w, const struct wl_wait *wait)
+{
+	struct pollfd fds[] = {
+		{ .fd = wait->fd, .events = wait->events },
+		{ .fd = w->stop_event, .events = POLLIN },
+	};
+
+	poll(fds, TOOL_COUNT(fds), -1);
+}
+
+/* How often a thread asks again before it sleeps, less one. */
+#define YIELDS 3u
+
+/*
+ * Runs a step that can get no further once more and, when that was in vain, waits until it can. At a
+ * gate it is done in this order, see mailbox.h. Returns the operations done.
+ */
+static uint64_t await(struct worker *w, struct worker_thread *t, uint64_t n, unsigned *idle)
+{
+	struct wl_wait *wait = &t->wl.wait;
+	struct wl_gate *gate = wait->gate;
+	uint64_t done = 0;
+	uint32_t sequence;
+
+	if (gate && ++*idle % YIELDS) {
+		/* Others may be about to do what is waited for: that is cheaper than to be woken. */
+		sched_yield();
+	} else if (gate) {
+		sequence = wl_gate_enter(gate);
+		done = w->code->run(&t->wl, n);
+		if (!done && !t->wl.failed)
+			wait_at_gate(w, gate, sequence);
+		wl_gate_leave(gate);
+	} else if (wait->events) {
+		wait_for_socket(w, wait);
+	} else {
+		relax(idle);
+	}
+	return done;
+}
+
 static uint64_t work(struct worker *w, struct worker_thread *t)
 {
 	uint64_t (*run)(struct wl_thread *, uint64_t) = w->code->run;
@@ -144,15 +198,18 @@ static uint64_t work(struct worker *w, struct worker_thread *t)
 
 	while (ops < quota && !__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
 		uint64_t left = quota - ops;
-		uint64_t done = run(&t->wl, left < chunk ? left : chunk);
+		uint64_t n = left < chunk ? left : chunk;
+		uint64_t done = run(&t->wl, n);
 
+		if (!done && !t->wl.failed)
+			done = await(w, t, n, &idle);
 		ops += done;
+		if (done)
+			idle = 0;
 		if (t->wl.failed) {
 			__atomic_store_n(&w->failed, true, __ATOMIC_RELAXED);
 			break;
 		}
-		if (!done)
-			relax(&idle);
 		if (w->ns_per_op > 0)
 			sleep_until(w, t->begin + (uint64_t)((double)ops * w->ns_per_op));
 	}
@@ -201,6 +258,8 @@ static void *thread_main(void *arg)
 		pthread_barrier_wait(&w->go);
 		phase = w->phase;
 		one_phase(w, t);
+		if (w->groups && t->wl.index % 2 == 0)
+			__atomic_fetch_add(&w->sent, 1, __ATOMIC_RELAXED);
 		if (!t->reads)
 			__atomic_fetch_add(&w->finished, 1, __ATOMIC_RELEASE);
 		pthread_barrier_wait(&w->done);
@@ -263,15 +322,48 @@ static void pause_ns(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
+/*
+ * Whether receivers wait for messages that nobody is going to send: all have been sent, and for a
+ * second no receiver has got all of its own. That is no verdict, which finish() gives.
+ */
+static bool waits_in_vain(struct worker *w)
+{
+	unsigned finished = __atomic_load_n(&w->finished, __ATOMIC_ACQUIRE);
+	uint64_t now;
+
+	if (__atomic_load_n(&w->sent, __ATOMIC_RELAXED) < w->working_count / 2)
+		return false;
+	now = tool_now_ns();
+	if (finished != w->finished_seen) {
+		w->finished_seen = finished;
+		w->finished_at = now;
+	}
+	return now - w->finished_at > NS_PER_SECOND;
+}
+
 /* Whether the phase has to end although its time is not over. */
 static bool must_stop(struct worker *w)
 {
 	if (interrupted || __atomic_load_n(&w->failed, __ATOMIC_RELAXED))
 		return true;
+	if (w->groups && waits_in_vain(w)) {
+		w->note = "ended early: messages did not arrive";
+		return true;
+	}
 	if (resident_bytes(w) <= w->memory_limit)
 		return false;
 	w->note = "ended early: it reached the memory limit";
 	return true;
+}
+
+/* Tells all threads that the phase is over, also those that wait for others. */
+static void stop_phase(struct worker *w)
+{
+	__atomic_store_n(&w->stop, true, __ATOMIC_SEQ_CST);
+	if (w->stop_event >= 0)
+		eventfd_write(w->stop_event, 1);
+	if (w->groups)
+		bench_groups_wake(w->groups);
 }
 
 /* Waits until all working threads have ended the phase, and ends it when its time is over. */
@@ -284,7 +376,7 @@ static void watch(struct worker *w, uint64_t deadline)
 		uint64_t now = tool_now_ns();
 
 		if (!stopped && (now >= deadline || must_stop(w))) {
-			__atomic_store_n(&w->stop, true, __ATOMIC_RELAXED);
+			stop_phase(w);
 			stopped = true;
 		}
 		if (stopped)
@@ -300,9 +392,14 @@ static void run_phase(struct worker *w, enum phase phase, double seconds, uint64
 {
 	uint64_t deadline = UINT64_MAX;
 
+	eventfd_t events;
+
+	if (w->stop_event >= 0)
+		eventfd_read(w->stop_event, &events);
 	w->phase = phase;
 	w->quota = quota;
-	w->finished = 0;
+	w->finished = w->sent = w->finished_seen = 0;
+	w->finished_at = tool_now_ns();
 	w->stop = false;
 	pthread_barrier_wait(&w->go);
 	if (seconds > 0)
@@ -311,10 +408,10 @@ static void run_phase(struct worker *w, enum phase phase, double seconds, uint64
 	pthread_barrier_wait(&w->done);
 }
 
-/* What the last phase did. Of a pair only the consumer counts, which sees an object last. */
+/* What the last phase did. Of two only the consumer counts, which sees an object last. */
 static void account(const struct worker *w, uint64_t *ops, uint64_t *ns)
 {
-	bool pairs = w->params.workload->flags & WL_PAIRS;
+	bool pairs = w->params.workload->flags & (WL_PAIRS | WL_GROUPS);
 	uint64_t begin = UINT64_MAX, end = 0;
 
 	for (unsigned i = 0; i < w->working_count; i++) {
@@ -456,6 +553,17 @@ static double reading(const struct readings *r, enum uslub_stat which)
 /* ---- The run ---- */
 
 /*
+ * Operations of each thread until @part of @parts is over. The parts add up to the whole, also when
+ * it does not divide; where messages go to several receivers in turn, all of them get as many.
+ */
+static uint64_t ops_until(const struct worker *w, uint64_t part, uint64_t parts)
+{
+	uint64_t unit = w->params.workload->flags & WL_GROUPS ? w->params.fds : 1;
+
+	return w->options->ops / unit * part / parts * unit;
+}
+
+/*
  * Warms up for a fifth of the time or a tenth of the operations: caches, sheaves, grace periods. What
  * grows without bounds may take a quarter of the memory here, so that enough is left to measure.
  */
@@ -465,7 +573,7 @@ static void warm_up(struct worker *w)
 
 	w->memory_limit = w->options->memory_limit / 4;
 	if (w->options->ops)
-		run_phase(w, PHASE_RUN, 0, (w->options->ops + 9) / 10);
+		run_phase(w, PHASE_RUN, 0, ops_until(w, 1, 10));
 	else
 		run_phase(w, PHASE_RUN, fmin(fmax(seconds, 0.02), 1), UINT64_MAX);
 	w->memory_limit = w->options->memory_limit;
@@ -484,9 +592,9 @@ static void measure(struct worker *w, struct readings *r, struct bench_result *r
 	for (unsigned i = 0; i < BENCH_INSTANTS && !interrupted && !w->failed && !w->note; i++) {
 		uint64_t quota = UINT64_MAX;
 
-		/* The parts add up to the whole, also when it does not divide. */
 		if (o->ops)
-			quota = o->ops * (i + 1) / BENCH_INSTANTS - o->ops * i / BENCH_INSTANTS;
+			quota = ops_until(w, i + 1, BENCH_INSTANTS) -
+				ops_until(w, i, BENCH_INSTANTS);
 		run_phase(w, PHASE_RUN, o->seconds / BENCH_INSTANTS, quota);
 		account(w, &result->ops, &result->ns);
 		quiesce(w);
@@ -524,13 +632,17 @@ static int start_threads(struct worker *w)
 		int error;
 
 		pthread_attr_init(&attributes);
+		/* There may be thousands, and their steps need little. */
+		if (w->groups)
+			pthread_attr_setstacksize(&attributes, 256 << 10);
 		if (t->cpu >= 0)
 			pin(&attributes, t->cpu);
 		error = pthread_create(&t->pthread, &attributes, thread_main, t);
 		pthread_attr_destroy(&attributes);
 		if (error) {
-			tool_error("cannot start thread %u of %u: %s", i + 1, w->threads_count,
-				   strerror(error));
+			tool_error("cannot start thread %u of %u: %s; use fewer, or raise the "
+				   "limit ('ulimit -u', or pids.max of the control group)",
+				   i + 1, w->threads_count, strerror(error));
 			return -1;
 		}
 	}
@@ -565,6 +677,7 @@ static int make_thread(struct worker *w, unsigned i)
 	t->wl.params = &w->params;
 	t->wl.index = i;
 	t->wl.random = i;
+	t->wl.wait.fd = -1;
 	if (slots)
 		t->wl.slots = wl_map(slots * sizeof(void *));
 	if (slots && !t->wl.slots)
@@ -596,6 +709,10 @@ static int make_threads(struct worker *w)
 		if (error)
 			return error;
 	}
+	if (w->params.workload->flags & WL_GROUPS)
+		w->groups = bench_groups_open(w->options, w->working);
+	if ((w->params.workload->flags & WL_GROUPS) && !w->groups)
+		return -EINVAL;
 	set_cpus(w);
 	pthread_barrier_init(&w->go, NULL, w->threads_count + 1);
 	pthread_barrier_init(&w->done, NULL, w->threads_count + 1);
@@ -636,6 +753,8 @@ static int set_params(struct worker *w)
 	p->burst = o->burst;
 	p->window = o->window;
 	p->batch = o->batch;
+	p->fds = o->fds;
+	p->transport = o->transport;
 	p->variant = o->variant;
 	message = policy_parse(o->policy ? o->policy : "", &p->policy);
 	if (message) {
@@ -658,7 +777,7 @@ static void set_pace(struct worker *w)
 	w->chunk = o->workload->chunk;
 	if (o->rate <= 0)
 		return;
-	if (o->workload->flags & WL_PAIRS)
+	if (o->workload->flags & (WL_PAIRS | WL_GROUPS))
 		streams /= 2;
 	/* A thread sleeps about a thousand times a second, or after each operation. */
 	w->ns_per_op = NS_PER_SECOND * (double)streams / o->rate;
@@ -691,14 +810,18 @@ static int prepare(struct worker *w)
 	w->memory_limit = w->options->memory_limit;
 	w->steady = (w->params.workload->flags & WL_STEADY) &&
 		    w->allocator->family == &wl_family_uslub;
+	w->stop_event = w->params.workload->flags & WL_GROUPS
+				? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+				: -1;
 	w->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 	if (open_heaps(w) || check_policy(w))
 		return -1;
 	error = make_threads(w);
-	if (error) {
+	/* What was missing for groups has been said. */
+	if (error && error != -EINVAL)
 		tool_error("cannot prepare %u threads: %s", w->options->threads, strerror(-error));
+	if (error)
 		return -1;
-	}
 	set_pace(w);
 	return 0;
 }
@@ -753,6 +876,7 @@ static json_t *encode(const struct worker *w, const struct readings *r,
 	json_object_set_new(json, "growth", json_integer(result->growth));
 	json_object_set_new(json, "parked_growth", json_integer(result->parked_growth));
 	json_object_set_new(json, "bad_reads", json_integer((json_int_t)result->bad_reads));
+	json_object_set_new(json, "corrupt", json_integer((json_int_t)result->corrupt));
 	json_object_set_new(json, "partial", json_boolean(result->partial));
 	if (w->note)
 		json_object_set_new(json, "note", json_string(w->note));
@@ -803,8 +927,14 @@ static int run(struct worker *w)
 			   w->params.size);
 		return TOOL_EXIT_USAGE;
 	}
-	if (close_heaps(w))
+	for (unsigned i = 0; i < w->working_count; i++)
+		result.corrupt += w->working[i]->corrupt;
+	if (close_heaps(w)) {
+		if (result.corrupt)
+			tool_error("%" PRIu64 " messages were lost, doubled or changed",
+				   result.corrupt);
 		return TOOL_EXIT_NO;
+	}
 	result.bad_reads = count_bad_reads(w);
 	return write_result(encode(w, &readings, &result)) ? TOOL_EXIT_USAGE : 0;
 }
@@ -842,6 +972,8 @@ int command_bench_worker(int argc, char **argv)
 		status = run_in_force(w);
 	allocator_free(w->allocator);
 	free(options.matrix);
-	wl_unmap(w, sizeof(*w));
+	/* After a failure threads may still stand at a barrier in there. */
+	if (!status)
+		wl_unmap(w, sizeof(*w));
 	return status;
 }
