@@ -61,7 +61,7 @@ static int uslub_open(const struct wl_params *params, unsigned which, struct hea
 	struct uslub_cache_args args = {
 		.args_size = sizeof(args),
 		.align = params->align,
-		.sheaf_capacity = params->capacity,
+		.sheaf_capacity = params->capacity == WL_NO_SHEAVES ? 0 : params->capacity,
 		.policy = params->policy,
 	};
 

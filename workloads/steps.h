@@ -14,7 +14,9 @@
 #include <stdint.h>
 #include <poll.h>
 #include <string.h>
+#include <unistd.h>
 #include "alloc_ops.h"
+#include "latency.h"
 #include "mailbox.h"
 #include "prng.h"
 #include "ring.h"
@@ -591,6 +593,96 @@ WL_STEP void hackbench_finish(const struct alloc_ops *ops, struct wl_thread *t)
 
 		t->corrupt += (uintptr_t)t->slots[i] != sent;
 	}
+}
+
+/*
+ * statread: allocations and frees that need the slabs' list, each burst timed, while other threads
+ * read statistics, which somebody has to count. The first thread makes the part-used slabs: it
+ * allocates until it has the first object of so many pages, keeps these and frees all others. The
+ * driver has seen to it that a slab is a page.
+ */
+WL_STEP unsigned statread_slots(const struct wl_params *params)
+{
+	return params->burst;
+}
+
+WL_STEP void *statread_chain(void *first, void *object)
+{
+	*(void **)object = first;
+	return object;
+}
+
+WL_STEP void statread_free_chain(const struct alloc_ops *ops, struct wl_thread *t, void *first)
+{
+	while (first) {
+		void *next = *(void **)first;
+
+		ops->free(t->heaps[0], first);
+		first = next;
+	}
+}
+
+WL_STEP void statread_setup(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	unsigned kept = 0;
+	void *others = NULL;
+
+	while (t->index == 0 && kept < t->params->slabs) {
+		void *object = ops->alloc(t->heaps[0]);
+
+		if (!object) {
+			t->failed = true;
+			break;
+		}
+		if ((uintptr_t)object % page >= t->heaps[0].size) {
+			others = statread_chain(others, object);
+		} else {
+			t->pending = statread_chain(t->pending, object);
+			kept++;
+		}
+	}
+	statread_free_chain(ops, t, others);
+}
+
+WL_STEP void statread_time(struct wl_clockwork *clockwork, uint64_t begin, uint64_t end)
+{
+	uint64_t ns = end - begin;
+
+	wl_histogram_add(&clockwork->latencies[WL_LATENCY_BURST], ns);
+	if (WL_UNLIKELY(ns > clockwork->stall_ns)) {
+		wl_histogram_add(&clockwork->latencies[WL_LATENCY_STALL], ns);
+		if (wl_preempted(clockwork))
+			wl_histogram_add(&clockwork->latencies[WL_LATENCY_PREEMPTED], ns);
+		else
+			wl_spans_add(&clockwork->spans, begin, end);
+	}
+}
+
+WL_STEP uint64_t statread_run(const struct alloc_ops *ops, struct wl_thread *t, uint64_t n)
+{
+	const unsigned burst = t->params->burst;
+	uint64_t begin, done = 0;
+
+	/* What happened between two calls is no stall of a burst. */
+	wl_preempted(t->clockwork);
+	begin = wl_now_ns();
+	while (done < n) {
+		uint64_t end;
+
+		if (WL_UNLIKELY(burst_run(ops, t, burst) < burst))
+			return wl_fail(t, done);
+		end = wl_now_ns();
+		statread_time(t->clockwork, begin, end);
+		begin = end;
+		done += burst;
+	}
+	return done;
+}
+
+WL_STEP void statread_finish(const struct alloc_ops *ops, struct wl_thread *t)
+{
+	statread_free_chain(ops, t, t->pending);
 }
 
 #endif /* WORKLOADS_STEPS_H */

@@ -7,10 +7,12 @@
 #include "steps.h"
 #include "workload.h"
 
-#define WL_ONE_CACHE	    NULL
-#define WL_SKB_CACHES	    skb_caches
-#define WL_NO_VARIANTS	    NULL
-#define WL_RESERVE_VARIANTS reserve_variants
+#define WL_NO_LATENCIES	      NULL
+#define WL_STATREAD_LATENCIES statread_latencies
+#define WL_ONE_CACHE	      NULL
+#define WL_SKB_CACHES	      skb_caches
+#define WL_NO_VARIANTS	      NULL
+#define WL_RESERVE_VARIANTS   reserve_variants
 
 static const char *const reserve_variants[] = {
 	[WL_RESERVE_PREFILL] = "prefill",
@@ -21,6 +23,17 @@ static const char *const reserve_variants[] = {
 static const struct wl_cache skb_caches[] = {
 	{ "skbuff_small", 512 },
 	{ NULL, 0 },
+};
+
+static const struct wl_latency statread_latencies[] = {
+	[WL_LATENCY_BURST] = { "burst", "burst", WL_SHOW_QUANTILES | WL_SHOW_MAX },
+	[WL_LATENCY_STALL] = { "stall", "stalled bursts", WL_SHOW_COUNT | WL_SHOW_TOTAL },
+	[WL_LATENCY_PREEMPTED] = { "preempted", "those preempted by the kernel",
+				   WL_SHOW_COUNT | WL_SHOW_TOTAL },
+	[WL_LATENCY_GAP] = { "gap", "longest other stall per read", WL_SHOW_MEAN | WL_SHOW_MAX },
+	[WL_LATENCY_READ] = { "read", "read of all statistics",
+			      WL_SHOW_COUNT | WL_SHOW_MEAN | WL_SHOW_MIN },
+	{ NULL, NULL, 0 },
 };
 
 #define WORKLOAD(name, ...)                                                                        \
@@ -34,12 +47,9 @@ static const struct wl_cache skb_caches[] = {
 /* In the order of enum wl_id, since both come from the list. */
 const struct workload wl_workloads[WL_COUNT] = {
 #define WORKLOAD(name, unit, cache, size, min_size, align, capacity, slab_objects, chunk, flags,   \
-		 variants, more, help)                                                             \
-	{                                                                                          \
-		WL_##name, #name,    unit,     cache,	     size,                                 \
-		min_size,  align,    capacity, slab_objects, chunk,                                \
-		flags,	   variants, more,     help,	     name##_slots_entry                    \
-	},
+		 variants, more, latencies, help)                                                  \
+	{ WL_##name,	#name, unit,  cache,	size, min_size,	 align, capacity,                  \
+	  slab_objects, chunk, flags, variants, more, latencies, help,	name##_slots_entry },
 #include "workloads.def"
 #undef WORKLOAD
 };
@@ -58,6 +68,15 @@ unsigned wl_caches(const struct workload *workload)
 	unsigned n = 1;
 
 	while (workload->more && workload->more[n - 1].name)
+		n++;
+	return n;
+}
+
+unsigned wl_latencies(const struct workload *workload)
+{
+	unsigned n = 0;
+
+	while (workload->latencies && workload->latencies[n].name)
 		n++;
 	return n;
 }

@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <uslub/uslub.h>
 #include "alloc_ops.h"
+#include "latency.h"
 #include "mailbox.h"
 
 struct wl_ring;
@@ -35,6 +36,9 @@ struct wl_thread;
 #define WL_STEADY  0x4u
 #define WL_READERS 0x8u
 #define WL_GROUPS  0x10u
+#define WL_STATS   0x20u
+
+#define WL_NO_SHEAVES UINT32_MAX /* as a sheaf capacity */
 
 enum wl_id {
 #define WORKLOAD(name, ...) WL_##name,
@@ -60,12 +64,13 @@ enum wl_transport {
  * @workload: which one
  * @size: bytes of an object
  * @align: alignment asked of the cache, or 0
- * @capacity: sheaf capacity asked of the cache, or 0
+ * @capacity: sheaf capacity asked of the cache, or 0, or WL_NO_SHEAVES
  * @burst: objects of a burst
  * @window: objects of a window
  * @batch: objects that the family "batch" collects before it waits for readers
  * @fds: threads of a group that send, and as many that receive
  * @transport: how messages get from the former to the latter
+ * @slabs: part-used slabs that statread makes
  * @variant: index into the workload's variants
  * @policy: policy of the cache, for the family "uslub"
  */
@@ -79,6 +84,7 @@ struct wl_params {
 	unsigned batch;
 	unsigned fds;
 	enum wl_transport transport;
+	unsigned slabs;
 	unsigned variant;
 	struct uslub_policy policy;
 };
@@ -94,6 +100,7 @@ struct wl_cache {
 /*
  * struct workload - the description of a workload; the members are those of workloads.def
  * @more: further caches, up to one without a name; or NULL
+ * @latencies: the histograms it fills, up to one without a name; or NULL
  * @slots: how many pointers a thread needs in wl_thread.slots
  */
 struct workload {
@@ -110,6 +117,7 @@ struct workload {
 	unsigned flags;
 	const char *const *variants; /* ends with NULL; or is NULL */
 	const struct wl_cache *more;
+	const struct wl_latency *latencies;
 	const char *help;
 	unsigned (*slots)(const struct wl_params *params);
 };
@@ -124,9 +132,11 @@ const struct workload *wl_find(const char *name);
 /*
  * wl_caches - how many caches a workload has
  * wl_cache_name, wl_cache_size - of one of them, counted from 0
+ * wl_latencies - how many histograms it fills
  */
 unsigned wl_caches(const struct workload *workload);
 const char *wl_cache_name(const struct workload *workload, unsigned which);
+unsigned wl_latencies(const struct workload *workload);
 size_t wl_cache_size(const struct wl_params *params, unsigned which);
 
 /*
@@ -149,7 +159,9 @@ struct wl_group {
  * @index: number of the thread from 0, set by the driver; with WL_PAIRS and WL_GROUPS odd ones consume
  * @random: state of the thread's random sequence, seeded by the driver from the index only
  * @put, @got: positions in @slots of the workloads that use it as a queue
- * @pending: a message that found no room
+ * @clockwork: of a workload with latencies, set by the driver
+ * @pending: a message that found no room; of statread the objects it keeps, each with a pointer to
+ *           the next
  * @wait: set by a step of a WL_GROUPS workload that does less than it was asked to: for what to wait
  * @corrupt: messages that were lost or not as they had been sent, so far
  * @failed: set by a step that got no memory
@@ -165,6 +177,7 @@ struct wl_thread {
 	uint64_t random;
 	uint64_t put;
 	uint64_t got;
+	struct wl_clockwork *clockwork;
 	void *pending;
 	struct wl_wait wait;
 	uint64_t corrupt;

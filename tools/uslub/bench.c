@@ -147,8 +147,10 @@ static int finish(const struct bench *b)
 static void free_bench(struct bench *b)
 {
 	for (unsigned i = 0; i < b->runs_count; i++) {
-		for (unsigned k = 0; k < b->options->repeat; k++)
+		for (unsigned k = 0; k < b->options->repeat; k++) {
 			free(b->runs[i].results[k].note);
+			free(b->runs[i].results[k].latencies);
+		}
 		free(b->runs[i].results);
 		free(b->runs[i].label);
 		free(b->runs[i].policy_text);

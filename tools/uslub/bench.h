@@ -45,10 +45,12 @@ enum bench_format {
  * @ops: operations per thread and round, or 0; with @loops it follows from them
  * @rate: operations per second that all threads together shall do, or 0 for as many as they can
  * @burst, @window, @batch: see struct wl_params
- * @readers: threads that only read
+ * @readers: threads that only read; besides @threads, but with WL_STATS among them
  * @groups, @fds: of hackbench: groups, and in each how many threads send and how many receive
  * @loops: of hackbench: messages from every sender to every receiver, or 0
  * @transport: of hackbench
+ * @slabs, @read_rate, @stall_us: of statread: part-used slabs, reads of each reader per second, and how
+ *	many microseconds a burst must take to count as stalled
  * @arguments: of the workload that were given without an option's name
  * @memory_limit: bytes of resident memory at which a run is ended early
  * @before, @after, @matrix, @allocators: texts from the command line, or NULL
@@ -72,6 +74,10 @@ struct bench_options {
 	unsigned loops;
 	enum wl_transport transport;
 	bool transport_given;
+	bool readers_given;
+	unsigned slabs;
+	double read_rate;
+	double stall_us;
 	unsigned arguments;
 	uint64_t memory_limit;
 	bool pin;
@@ -102,6 +108,7 @@ struct bench_options {
  * @parked_growth: the same of the gauge `parked`
  * @bad_reads: objects that readers saw reused too early
  * @corrupt: messages that did not arrive as they had been sent
+ * @latencies: of a workload that has some, else NULL
  * @has_values: @policy and @values are filled: the allocator has statistics
  * @policy: the policy in force
  * @values: of counters what was counted while measuring; of gauges the mean; of others the value
@@ -119,6 +126,7 @@ struct bench_result {
 	int64_t parked_growth;
 	uint64_t bad_reads;
 	uint64_t corrupt;
+	struct wl_histogram *latencies;
 	bool has_values;
 	struct uslub_policy policy;
 	double values[USLUB_STAT_COUNT];
@@ -238,6 +246,7 @@ enum bench_section {
 	BENCH_DERIVED,
 	BENCH_TRANSITIONS,
 	BENCH_CHECKS,
+	BENCH_LATENCY,
 };
 
 /*
@@ -253,12 +262,14 @@ struct bench_cell {
 };
 
 /*
- * struct bench_row - a line of a report: a name and a cell for each run
+ * struct bench_row - a line of a report: a name and a cell for each run that has some
+ * @made: the name again, where it has to be freed
  * @decimals: of its numbers
  */
 struct bench_row {
 	enum bench_section section;
 	const char *name;
+	char *made;
 	unsigned decimals;
 	struct bench_cell *cells;
 };
@@ -271,6 +282,20 @@ struct bench_row {
  * Returns how many rows there are; 0 when no run has statistics.
  */
 unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed);
+
+/*
+ * bench_has_cell - whether a run has a cell in the rows of a section
+ * bench_latency_rows - the rows of BENCH_LATENCY, with cells of all runs that were measured
+ * bench_latency - one histogram of a run, over its rounds, for the caller to free
+ * bench_measure_name, bench_measure - what is shown of a histogram, counted from 0; NULL ends them
+ * @shows: the WL_SHOW_... that it belongs to
+ */
+bool bench_has_cell(const struct bench *b, const struct bench_run *run, enum bench_section section);
+unsigned bench_latency_rows(const struct bench *b, struct bench_row **rows);
+struct wl_histogram *bench_latency(const struct bench *b, const struct bench_run *run,
+				   unsigned which);
+const char *bench_measure_name(unsigned measure, unsigned *shows);
+double bench_measure(const struct wl_histogram *h, unsigned measure);
 void bench_rows_free(struct bench_row *rows, unsigned n);
 
 /*

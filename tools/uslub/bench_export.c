@@ -78,6 +78,30 @@ static json_t *json_elapsed(const struct bench *b, const struct bench_run *run)
 	return object;
 }
 
+static json_t *json_latencies(const struct bench *b, const struct bench_run *run)
+{
+	const struct workload *workload = b->options->workload;
+	json_t *object = json_object();
+
+	for (unsigned i = 0; i < wl_latencies(workload); i++) {
+		struct wl_histogram *h = bench_latency(b, run, i);
+		json_t *one = json_object();
+		const char *name;
+		unsigned shows;
+
+		for (unsigned k = 0; (name = bench_measure_name(k, &shows)); k++) {
+			char *key = tool_format("%s%s", name, shows == WL_SHOW_COUNT ? "" : "_ns");
+
+			json_object_set_new(one, key,
+					    json_integer((json_int_t)bench_measure(h, k)));
+			free(key);
+		}
+		json_object_set_new(object, workload->latencies[i].key, one);
+		free(h);
+	}
+	return object;
+}
+
 static json_t *json_run(const struct bench *b, const struct bench_run *run)
 {
 	struct bench_spread ops = bench_throughput(b, run), ns = bench_ns_per_op(b, run);
@@ -101,6 +125,8 @@ static json_t *json_run(const struct bench *b, const struct bench_run *run)
 	json_object_set_new(object, "baseline_rss_bytes",
 			    json_integer((json_int_t)bench_baseline_rss(b, run)));
 	json_object_set_new(object, "values", json_values(&total));
+	if (b->options->workload->latencies)
+		json_object_set_new(object, "latency", json_latencies(b, run));
 	free(unit);
 	return object;
 }
@@ -285,7 +311,7 @@ static void emit_bytes(const struct sheet *sheet, const char *name,
 
 /*
  * Writes a row, or with @verdicts the words that a check's row has besides its numbers. The cells
- * belong to the runs with statistics; those of the others stay empty.
+ * belong to the runs with statistics or, of latencies, to all; those of the others stay empty.
  */
 static void emit_cells(const struct sheet *sheet, const struct bench_row *row, const char *section,
 		       bool verdicts)
@@ -301,7 +327,7 @@ static void emit_cells(const struct sheet *sheet, const struct bench_row *row, c
 
 		if (!bench_measured(sheet->b, run))
 			continue;
-		if (bench_has_values(sheet->b, run))
+		if (bench_has_cell(sheet->b, run, row->section))
 			c = &row->cells[cell++];
 		complete = complete && c;
 		numbers[n] = c ? c->value : 0;
@@ -318,10 +344,9 @@ static void emit_cells(const struct sheet *sheet, const struct bench_row *row, c
 static void emit_row(const struct sheet *sheet, const struct bench_row *row)
 {
 	static const char *const sections[] = {
-		[BENCH_STATISTICS] = "statistic",
-		[BENCH_DERIVED] = "derived",
-		[BENCH_TRANSITIONS] = "transition",
-		[BENCH_CHECKS] = "check",
+		[BENCH_STATISTICS] = "statistic",   [BENCH_DERIVED] = "derived",
+		[BENCH_TRANSITIONS] = "transition", [BENCH_CHECKS] = "check",
+		[BENCH_LATENCY] = "latency",
 	};
 
 	emit_cells(sheet, row, sections[row->section], false);
@@ -329,11 +354,20 @@ static void emit_row(const struct sheet *sheet, const struct bench_row *row)
 		emit_cells(sheet, row, "verdict", true);
 }
 
+/* Writes and frees rows. */
+static void emit_rows(const struct sheet *sheet, struct bench_row *rows, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		emit_row(sheet, &rows[i]);
+	bench_rows_free(rows, n);
+}
+
 static void emit_all(const struct sheet *sheet)
 {
-	struct bench_row *rows;
+	struct bench_row *rows, *latency_rows;
 	bool failed;
 	unsigned rows_count = bench_rows(sheet->b, &rows, &failed);
+	unsigned latency_count = bench_latency_rows(sheet->b, &latency_rows);
 	char *unit = tool_format("%s/s", sheet->b->options->workload->unit);
 
 	emit_spreads(sheet, "throughput", unit, bench_throughput);
@@ -342,9 +376,8 @@ static void emit_all(const struct sheet *sheet)
 		emit_spreads(sheet, "elapsed", "seconds", bench_elapsed);
 	emit_bytes(sheet, "peak_rss_bytes", bench_peak_rss);
 	emit_bytes(sheet, "baseline_rss_bytes", bench_baseline_rss);
-	for (unsigned i = 0; i < rows_count; i++)
-		emit_row(sheet, &rows[i]);
-	bench_rows_free(rows, rows_count);
+	emit_rows(sheet, latency_rows, latency_count);
+	emit_rows(sheet, rows, rows_count);
 	free(unit);
 }
 

@@ -46,11 +46,14 @@ static double throughput(const struct bench_result *r)
 }
 
 /* Threads that share a CPU do not each spend the time that passes. */
-static double cpus_used(const struct bench_run *run)
+static double cpus_used(const struct bench *b, const struct bench_run *run)
 {
 	unsigned cpus = bench_online_cpus(NULL);
+	unsigned threads = run->threads;
 
-	return run->threads < cpus ? run->threads : cpus;
+	if (b->options->workload->flags & WL_STATS)
+		threads -= b->options->readers;
+	return threads < cpus ? threads : cpus;
 }
 
 enum quantity {
@@ -59,12 +62,12 @@ enum quantity {
 	ELAPSED,
 };
 
-static double quantity_of(const struct bench_run *run, const struct bench_result *r,
-			  enum quantity quantity)
+static double quantity_of(const struct bench *b, const struct bench_run *run,
+			  const struct bench_result *r, enum quantity quantity)
 {
 	switch (quantity) {
 	case NS_PER_OP:
-		return 1e9 * cpus_used(run) / throughput(r);
+		return 1e9 * cpus_used(b, run) / throughput(r);
 	case ELAPSED:
 		return (double)r->ns / 1e9;
 	default:
@@ -81,7 +84,7 @@ static struct bench_spread spread(const struct bench *b, const struct bench_run 
 
 	for (unsigned i = 0; i < b->options->repeat; i++) {
 		if (run->results[i].valid)
-			values[n++] = quantity_of(run, &run->results[i], quantity);
+			values[n++] = quantity_of(b, run, &run->results[i], quantity);
 	}
 	s = spread_of(values, n);
 	free(values);
@@ -479,9 +482,26 @@ static void add_parking(struct model *m)
 	}
 }
 
+/* The slabs that the list is made of; what threads do meanwhile changes a few. */
+static void add_slabs(struct model *m)
+{
+	double wanted = m->b->options->slabs;
+	double most = 0.02 * wanted + 16 * m->b->options->threads;
+	struct bench_cell *cells = add_row(m, BENCH_CHECKS, "slabs listed or parked, less --slabs");
+
+	for (unsigned i = 0; i < m->n; i++) {
+		const struct bench_result *t = &m->totals[i];
+
+		cells[i].value = round(V(t, partial) + V(t, parked) - wanted);
+		cells[i].verdict = fabs(cells[i].value) <= most ? "ok" : "off";
+	}
+}
+
 static void add_checks(struct model *m)
 {
 	add_parking(m);
+	if (m->b->options->workload->flags & WL_STATS)
+		add_slabs(m);
 	if (m->b->options->workload->id != WL_mmap1)
 		return;
 	add_identities(m);
@@ -514,7 +534,115 @@ unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed
 
 void bench_rows_free(struct bench_row *rows, unsigned n)
 {
-	for (unsigned i = 0; i < n; i++)
+	for (unsigned i = 0; i < n; i++) {
 		free(rows[i].cells);
+		free(rows[i].made);
+	}
 	free(rows);
+}
+
+/* ---- Latencies ---- */
+
+static const struct {
+	const char *name;
+	unsigned shows;
+	double quantile;
+} measures[] = {
+	{ "count", WL_SHOW_COUNT, 0 },
+	{ "total", WL_SHOW_TOTAL, 0 },
+	{ "mean", WL_SHOW_MEAN, 0 },
+	{ "best", WL_SHOW_MIN, 0 },
+	{ "p50", WL_SHOW_QUANTILES, 0.5 },
+	{ "p99", WL_SHOW_QUANTILES, 0.99 },
+	{ "p99.9", WL_SHOW_QUANTILES, 0.999 },
+	{ "p99.99", WL_SHOW_QUANTILES, 0.9999 },
+	{ "max", WL_SHOW_MAX, 0 },
+};
+
+const char *bench_measure_name(unsigned measure, unsigned *shows)
+{
+	if (measure >= TOOL_COUNT(measures))
+		return NULL;
+	*shows = measures[measure].shows;
+	return measures[measure].name;
+}
+
+double bench_measure(const struct wl_histogram *h, unsigned measure)
+{
+	switch (measures[measure].shows) {
+	case WL_SHOW_COUNT:
+		return (double)h->count;
+	case WL_SHOW_TOTAL:
+		return (double)h->sum;
+	case WL_SHOW_MEAN:
+		return h->count ? round((double)h->sum / (double)h->count) : 0;
+	case WL_SHOW_MIN:
+		return (double)h->min;
+	case WL_SHOW_MAX:
+		return (double)h->max;
+	default:
+		return (double)wl_histogram_quantile(h, measures[measure].quantile);
+	}
+}
+
+struct wl_histogram *bench_latency(const struct bench *b, const struct bench_run *run,
+				   unsigned which)
+{
+	struct wl_histogram *h = tool_alloc(1, sizeof(*h));
+	unsigned rounds = comparable_rounds(b);
+
+	for (unsigned i = 0; i < rounds; i++) {
+		if (run->results[i].valid && run->results[i].latencies)
+			wl_histogram_merge(h, &run->results[i].latencies[which]);
+	}
+	return h;
+}
+
+bool bench_has_cell(const struct bench *b, const struct bench_run *run, enum bench_section section)
+{
+	return section == BENCH_LATENCY ? bench_measured(b, run) : bench_has_values(b, run);
+}
+
+/* Adds the rows of one histogram. */
+static void add_latency(struct model *m, unsigned which)
+{
+	const struct wl_latency *latency = &m->b->options->workload->latencies[which];
+	struct wl_histogram **histograms = tool_alloc(m->n, sizeof(struct wl_histogram *));
+	unsigned n = 0, shows;
+	const char *name;
+
+	for (unsigned i = 0; i < m->b->runs_count; i++) {
+		if (bench_measured(m->b, &m->b->runs[i]))
+			histograms[n++] = bench_latency(m->b, &m->b->runs[i], which);
+	}
+	for (unsigned k = 0; (name = bench_measure_name(k, &shows)); k++) {
+		struct bench_cell *cells;
+		char *made;
+
+		if (!(latency->shows & shows))
+			continue;
+		made = tool_format("%s, %s", latency->name, name);
+		cells = add_row(m, BENCH_LATENCY, made);
+		m->rows[m->rows_count - 1].made = made;
+		for (unsigned i = 0; i < n; i++) {
+			cells[i].value = bench_measure(histograms[i], k);
+			cells[i].absent = !histograms[i]->count && shows != WL_SHOW_COUNT &&
+					  shows != WL_SHOW_TOTAL;
+		}
+	}
+	for (unsigned i = 0; i < n; i++)
+		free(histograms[i]);
+	free(histograms);
+}
+
+unsigned bench_latency_rows(const struct bench *b, struct bench_row **rows)
+{
+	struct model m = { .b = b };
+
+	for (unsigned i = 0; i < b->runs_count; i++)
+		m.n += bench_measured(b, &b->runs[i]);
+	for (unsigned i = 0; i < wl_latencies(b->options->workload); i++)
+		add_latency(&m, i);
+	*rows = m.rows;
+	return m.rows_count;
 }

@@ -27,6 +27,9 @@ enum option_key {
 	KEY_LOOPS,
 	KEY_FDS,
 	KEY_TRANSPORT,
+	KEY_SLABS,
+	KEY_READ_RATE,
+	KEY_STALL,
 	KEY_MEMORY_LIMIT,
 	KEY_PIN,
 	KEY_SCALING,
@@ -54,11 +57,20 @@ static const struct argp_option options[] = {
 	{ "repeat", 'r', "N", 0, "Rounds (default: 3)", 0 },
 	{ "pin", KEY_PIN, NULL, 0, "Pin each thread to a CPU", 0 },
 	{ "size", KEY_SIZE, "BYTES", 0, "Size of an object (default: the workload's)", 0 },
-	{ "burst", KEY_BURST, "N", 0, "burst: objects of a burst (default: 32)", 0 },
+	{ "burst", KEY_BURST, "N", 0, "burst, statread: objects of a burst (default: 32)", 0 },
 	{ "window", KEY_WINDOW, "N", 0, "window: objects of the window (default: 1024)", 0 },
 	{ "batch", KEY_BATCH, "N", 0,
 	  "allocator batch: deferred frees a thread collects (default: 4096)", 0 },
-	{ "readers", KEY_READERS, "N", 0, "rcu: threads that only read (default: 0)", 0 },
+	{ "readers", KEY_READERS, "N", 0,
+	  "rcu: threads that only read, besides (default: 0); statread: threads among all that "
+	  "read "
+	  "statistics (default: 1)",
+	  0 },
+	{ "slabs", KEY_SLABS, "N", 0, "statread: part-used slabs (default: 100000)", 0 },
+	{ "read-rate", KEY_READ_RATE, "R", 0,
+	  "statread: reads of each reader per second (default: 10)", 0 },
+	{ "stall", KEY_STALL, "US", 0,
+	  "statread: a burst is stalled when it takes more microseconds (default: 50)", 0 },
 	{ "groups", KEY_GROUPS, "N", 0,
 	  "hackbench: groups of threads (default: half as many as CPUs, at most 10)", 0 },
 	{ "fds", KEY_FDS, "N", 0,
@@ -346,6 +358,28 @@ static void check_groups(struct argp_state *state, const struct bench_options *o
 			   groups, fds, 2 * groups * fds, MOST_THREADS, MOST_THREADS / 2 / fds);
 }
 
+/* Of threads that are asked for some may read, but not all. */
+static void check_statread(struct argp_state *state, const struct bench_options *o)
+{
+	if (!(o->workload->flags & WL_STATS)) {
+		if (o->slabs)
+			refuse(state, o, "--slabs");
+		if (o->read_rate > 0)
+			refuse(state, o, "--read-rate");
+		if (o->stall_us > 0)
+			refuse(state, o, "--stall");
+		return;
+	}
+	if (o->threads_given && o->readers_given && o->readers >= o->threads)
+		argp_error(state,
+			   "--readers takes 0 to %u with --threads %u: one thread at least must "
+			   "allocate",
+			   o->threads - 1, o->threads);
+	if (o->threads_given && !o->readers_given && o->threads < 2)
+		argp_error(state, "one thread cannot both allocate and read: --threads takes 2 and "
+				  "more, or --readers 0");
+}
+
 static void check_combination(struct argp_state *state, const struct bench_options *o)
 {
 	bool policies = o->before || o->after;
@@ -358,10 +392,10 @@ static void check_combination(struct argp_state *state, const struct bench_optio
 				  "--after and --matrix");
 	if (o->ops && o->seconds > 0)
 		argp_error(state, "either --seconds or --ops");
-	if (o->readers && !(o->workload->flags & WL_READERS))
+	if (o->readers && !(o->workload->flags & (WL_READERS | WL_STATS)))
 		argp_error(state, "--readers has no meaning for the workload '%s'",
 			   o->workload->name);
-	if (o->scaling && (o->workload->flags & (WL_PAIRS | WL_GROUPS)))
+	if (o->scaling && (o->workload->flags & (WL_PAIRS | WL_GROUPS | WL_STATS)))
 		argp_error(state,
 			   "--scaling has no meaning for the workload '%s', whose threads "
 			   "work together",
@@ -388,6 +422,7 @@ static void check_all(struct argp_state *state, struct bench_options *o)
 	for (unsigned i = 0; i < o->matrix_count; i++)
 		check_matrix(state, o->matrix[i]);
 	check_groups(state, o);
+	check_statread(state, o);
 	check_combination(state, o);
 }
 
@@ -415,8 +450,26 @@ static void set_group_defaults(struct bench_options *o)
 	o->threads = 2 * o->groups * o->fds;
 }
 
+static void set_statread_defaults(struct bench_options *o)
+{
+	unsigned cpus = bench_online_cpus(NULL);
+
+	if (!o->readers_given)
+		o->readers = 1;
+	if (!o->threads)
+		o->threads = cpus > o->readers ? cpus : o->readers + 1;
+	if (!o->slabs)
+		o->slabs = 100000;
+	if (o->read_rate == 0)
+		o->read_rate = 10;
+	if (o->stall_us == 0)
+		o->stall_us = 50;
+}
+
 static void set_defaults(struct bench_options *o)
 {
+	if (o->workload && (o->workload->flags & WL_STATS))
+		set_statread_defaults(o);
 	if (o->workload && (o->workload->flags & WL_GROUPS))
 		set_group_defaults(o);
 	if (!o->ops && o->seconds == 0)
@@ -469,6 +522,7 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 		break;
 	case KEY_READERS:
 		parse_unsigned(state, "readers", arg, 0, 4096, &o->readers);
+		o->readers_given = true;
 		break;
 	case KEY_MEMORY_LIMIT:
 		parse_count(state, "memory-limit", arg, 1024, (uint64_t)1 << 50, &o->memory_limit);
@@ -481,6 +535,15 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 		break;
 	case KEY_LOOPS:
 		parse_unsigned(state, "loops", arg, 1, MOST_LOOPS, &o->loops);
+		break;
+	case KEY_SLABS:
+		parse_unsigned(state, "slabs", arg, 1, 100000000, &o->slabs);
+		break;
+	case KEY_READ_RATE:
+		parse_real(state, "read-rate", arg, 1e6, &o->read_rate);
+		break;
+	case KEY_STALL:
+		parse_real(state, "stall", arg, 1e6, &o->stall_us);
 		break;
 	case KEY_TRANSPORT:
 		parse_transport(state, arg, o);

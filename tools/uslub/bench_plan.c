@@ -214,6 +214,12 @@ static struct allocator *find_allocator(const struct workload *workload, const c
 		allocator_free(allocator);
 		return NULL;
 	}
+	if (allocator->family != &wl_family_uslub && (workload->flags & WL_STATS)) {
+		tool_error("allocator '%s' has no statistics for the workload '%s' to read", name,
+			   workload->name);
+		allocator_free(allocator);
+		return NULL;
+	}
 	return allocator;
 }
 

@@ -123,6 +123,11 @@ static struct strings arguments(const struct bench *b, const struct bench_run *r
 	add(&result, tool_format("--window=%u", o->window));
 	add(&result, tool_format("--batch=%u", o->batch));
 	add(&result, tool_format("--readers=%u", o->readers));
+	if (o->workload->flags & WL_STATS) {
+		add(&result, tool_format("--slabs=%u", o->slabs));
+		add(&result, tool_format("--read-rate=%.17g", o->read_rate));
+		add(&result, tool_format("--stall=%.17g", o->stall_us));
+	}
 	add(&result, tool_format("--memory-limit=%" PRIu64, o->memory_limit));
 	add(&result, tool_format("--policy=%s", run->policy_text));
 	add(&result, tool_format("--variant=%u", run->variant));
@@ -260,6 +265,35 @@ static void decode_values(const json_t *json, struct bench_result *result)
 			   get_integer(policy, policy_entries[i].name));
 }
 
+/* Histograms come as pairs of a bucket and its count. */
+static void decode_histogram(const json_t *json, struct wl_histogram *h)
+{
+	const json_t *buckets = json_object_get(json, "buckets");
+
+	h->count = get_integer(json, "count");
+	h->sum = get_integer(json, "sum");
+	h->min = get_integer(json, "min");
+	h->max = get_integer(json, "max");
+	for (size_t i = 0; i + 1 < json_array_size(buckets); i += 2) {
+		json_int_t at = json_integer_value(json_array_get(buckets, i));
+
+		if (at >= 0 && at < WL_BUCKETS)
+			h->buckets[at] =
+				(uint64_t)json_integer_value(json_array_get(buckets, i + 1));
+	}
+}
+
+static void decode_latencies(const json_t *json, struct bench_result *result)
+{
+	const json_t *list = json_object_get(json, "latencies");
+
+	if (!list)
+		return;
+	result->latencies = tool_alloc(WL_LATENCIES, sizeof(*result->latencies));
+	for (size_t i = 0; i < json_array_size(list) && i < WL_LATENCIES; i++)
+		decode_histogram(json_array_get(list, i), &result->latencies[i]);
+}
+
 static int decode(const char *text, struct bench_result *result)
 {
 	json_t *json = json_loads(text, 0, NULL);
@@ -280,6 +314,7 @@ static int decode(const char *text, struct bench_result *result)
 	note = json_string_value(json_object_get(json, "note"));
 	result->note = note ? tool_copy(note) : NULL;
 	decode_values(json, result);
+	decode_latencies(json, result);
 	result->valid = result->ops > 0 && result->ns > 0;
 	json_decref(json);
 	return 0;

@@ -180,6 +180,12 @@ static void print_title(const struct text *t)
 		o->repeat == 1 ? "" : "s", length);
 	free(length);
 	free(bytes);
+	if (o->workload->flags & WL_STATS)
+		fprintf(t->out,
+			"(%u part-used slabs; %u of the threads read%s statistics %g times a "
+			"second; a burst is stalled above %g us)\n",
+			o->slabs, o->readers, o->readers == 1 ? "s" : "", o->read_rate,
+			o->stall_us);
 	if (o->workload->flags & WL_GROUPS)
 		fprintf(t->out, "(%u group%s of %u threads that send and %u that receive, %s)\n",
 			o->groups, o->groups == 1 ? "" : "s", o->fds, o->fds,
@@ -469,7 +475,7 @@ static void print_block(const struct text *t, const struct block *block,
 		table_optional(table, 1 + n);
 	table_add(table, tool_copy(block->title));
 	for (unsigned i = 0; i < t->b->runs_count; i++) {
-		if (bench_has_values(t->b, &t->b->runs[i]))
+		if (bench_has_cell(t->b, &t->b->runs[i], block->section))
 			table_add(table, heading(t, i));
 	}
 	if (two && block->delta)
@@ -483,6 +489,18 @@ static void print_block(const struct text *t, const struct block *block,
 	fputc('\n', t->out);
 	table_print(table, t->out, t->width, two ? RULE_WIDTH : 1, t->bold, t->plain);
 	table_free(table);
+}
+
+static void print_latencies(const struct text *t)
+{
+	static const struct block block = { BENCH_LATENCY, "latency (ns)", LONG_NAME,
+					    NUMBER_WIDTH,  false,	   true };
+	struct bench_row *rows;
+	unsigned rows_count = bench_latency_rows(t->b, &rows);
+
+	if (rows_count)
+		print_block(t, &block, rows, rows_count, shown_count(t));
+	bench_rows_free(rows, rows_count);
 }
 
 static bool has_section(const struct bench_row *rows, unsigned rows_count,
@@ -561,6 +579,7 @@ void bench_text(const struct bench *b, FILE *out, unsigned width, bool colour)
 	if (bench_fixed_work(b->options))
 		print_elapsed(&t);
 	print_costs(&t);
+	print_latencies(&t);
 	if (b->options->scaling)
 		print_scaling(&t);
 	else if (all_have_values(&t))

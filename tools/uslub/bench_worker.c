@@ -38,6 +38,7 @@
 #include "../../workloads/ring.h"
 #include "bench.h"
 #include "command.h"
+#include "numbers.h"
 #include "policy.h"
 #include "tool.h"
 
@@ -57,6 +58,8 @@ struct worker;
  * @begin, @end: of the last phase, in nanoseconds
  * @ops: done in the last phase
  * @bad: a reader's count of objects that were reused too early
+ * @passed: measured time before this phase, for a reader of statistics, and the part of it at which
+ *	he reads again
  */
 struct worker_thread {
 	struct wl_thread wl;
@@ -68,6 +71,8 @@ struct worker_thread {
 	uint64_t end;
 	uint64_t ops;
 	uint64_t bad;
+	uint64_t passed;
+	uint64_t next_read;
 } __attribute__((aligned(128)));
 
 /*
@@ -230,9 +235,39 @@ static void read_published(struct worker *w, struct worker_thread *t)
 	}
 }
 
+static void read_stats(const struct worker *w, uint64_t values[]);
+
+/*
+ * Reads all statistics at a rate. The time between parts of the measurement does not count, and a
+ * read that comes too late does not make the next one come early.
+ */
+static void read_statistics(struct worker *w, struct worker_thread *t)
+{
+	const uint64_t period = (uint64_t)(NS_PER_SECOND / w->options->read_rate);
+	uint64_t values[USLUB_STAT_COUNT], start = tool_now_ns(), begin, end;
+
+	for (;;) {
+		if (t->next_read > t->passed)
+			sleep_until(w, start + (t->next_read - t->passed));
+		if (__atomic_load_n(&w->stop, __ATOMIC_RELAXED))
+			break;
+		begin = tool_now_ns();
+		read_stats(w, values);
+		end = tool_now_ns();
+		wl_histogram_add(&t->wl.clockwork->latencies[WL_LATENCY_READ], end - begin);
+		wl_spans_add(&t->wl.clockwork->spans, begin, end);
+		do
+			t->next_read += period;
+		while (t->next_read < t->passed + (end - start));
+	}
+	t->passed += tool_now_ns() - start;
+}
+
 static void one_phase(struct worker *w, struct worker_thread *t)
 {
-	if (w->phase == PHASE_RUN && t->reads) {
+	if (w->phase == PHASE_RUN && t->reads && t->wl.clockwork) {
+		read_statistics(w, t);
+	} else if (w->phase == PHASE_RUN && t->reads) {
 		read_published(w, t);
 	} else if (w->phase == PHASE_RUN) {
 		t->begin = tool_now_ns();
@@ -550,6 +585,127 @@ static double reading(const struct readings *r, enum uslub_stat which)
 	}
 }
 
+/* ---- Latencies ---- */
+
+/* The longest span of @spans that overlaps one, from @at on, which is moved past those before it. */
+static uint64_t longest_overlap(const struct wl_spans *spans, unsigned *at, uint64_t begin,
+				uint64_t end)
+{
+	uint64_t longest = 0;
+
+	while (*at < spans->count && spans->list[*at].end < begin)
+		++*at;
+	for (unsigned i = *at; i < spans->count && spans->list[i].begin <= end; i++) {
+		uint64_t ns = spans->list[i].end - spans->list[i].begin;
+
+		if (ns > longest)
+			longest = ns;
+	}
+	return longest;
+}
+
+/*
+ * For each read of one reader in the last part, the longest stall of any thread, preemptions apart,
+ * that was under way at some time during the read, or 0. @longest is as many zeroes as there may be reads.
+ */
+static void add_gaps(const struct worker *w, struct wl_clockwork *reader, uint64_t longest[])
+{
+	const struct wl_spans *reads = &reader->spans;
+
+	for (unsigned i = 0; i < w->working_count; i++) {
+		const struct wl_spans *stalls = &w->working[i]->clockwork->spans;
+		unsigned at = 0;
+
+		for (unsigned k = 0; k < reads->count; k++) {
+			uint64_t ns = longest_overlap(stalls, &at, reads->list[k].begin,
+						      reads->list[k].end);
+
+			if (ns > longest[k])
+				longest[k] = ns;
+		}
+	}
+	for (unsigned k = 0; k < reads->count; k++)
+		wl_histogram_add(&reader->latencies[WL_LATENCY_GAP], longest[k]);
+}
+
+/* After each part: puts stalls and reads together, and makes room for those of the next. */
+static void match_spans(struct worker *w)
+{
+	if (!w->params.workload->latencies)
+		return;
+	for (unsigned i = w->working_count; i < w->threads_count; i++) {
+		uint64_t longest[WL_SPANS] = { 0 };
+
+		add_gaps(w, w->threads[i].wl.clockwork, longest);
+	}
+	for (unsigned i = 0; i < w->threads_count; i++)
+		w->threads[i].wl.clockwork->spans.count = 0;
+}
+
+/* The warm-up does not count. Readers begin in the middle of a period, or of a short run. */
+static void restart_clockworks(struct worker *w)
+{
+	double period = 1 / w->options->read_rate, offset = period;
+
+	if (w->options->seconds > 0)
+		offset = fmin(offset, w->options->seconds);
+	else if (w->options->ops)
+		offset = 0;
+	for (unsigned i = 0; i < w->threads_count && w->params.workload->latencies; i++) {
+		struct wl_clockwork *clockwork = w->threads[i].wl.clockwork;
+
+		memset(clockwork->latencies, 0, sizeof(clockwork->latencies));
+		clockwork->spans.count = 0;
+		clockwork->spans.dropped = 0;
+		w->threads[i].passed = 0;
+		w->threads[i].next_read = (uint64_t)(offset / 2 * NS_PER_SECOND);
+	}
+}
+
+static void check_dropped(struct worker *w)
+{
+	uint64_t dropped = 0;
+
+	for (unsigned i = 0; i < w->threads_count && w->params.workload->latencies; i++)
+		dropped += w->threads[i].wl.clockwork->spans.dropped;
+	if (dropped && !w->note)
+		w->note = "so many stalls or reads that not all could be matched";
+}
+
+static json_t *encode_histogram(const struct wl_histogram *h)
+{
+	json_t *json = json_object(), *buckets = json_array();
+
+	json_object_set_new(json, "count", json_integer((json_int_t)h->count));
+	json_object_set_new(json, "sum", json_integer((json_int_t)h->sum));
+	json_object_set_new(json, "min", json_integer((json_int_t)h->min));
+	json_object_set_new(json, "max", json_integer((json_int_t)h->max));
+	for (unsigned i = 0; i < WL_BUCKETS; i++) {
+		if (!h->buckets[i])
+			continue;
+		json_array_append_new(buckets, json_integer(i));
+		json_array_append_new(buckets, json_integer((json_int_t)h->buckets[i]));
+	}
+	json_object_set_new(json, "buckets", buckets);
+	return json;
+}
+
+/* Those of all threads in one. */
+static json_t *encode_latencies(const struct worker *w)
+{
+	json_t *list = json_array();
+
+	for (unsigned k = 0; k < wl_latencies(w->params.workload); k++) {
+		struct wl_histogram *all = tool_alloc(1, sizeof(*all));
+
+		for (unsigned i = 0; i < w->threads_count; i++)
+			wl_histogram_merge(all, &w->threads[i].wl.clockwork->latencies[k]);
+		json_array_append_new(list, encode_histogram(all));
+		free(all);
+	}
+	return list;
+}
+
 /* ---- The run ---- */
 
 /*
@@ -578,6 +734,7 @@ static void warm_up(struct worker *w)
 		run_phase(w, PHASE_RUN, fmin(fmax(seconds, 0.02), 1), UINT64_MAX);
 	w->memory_limit = w->options->memory_limit;
 	w->note = NULL;
+	restart_clockworks(w);
 }
 
 static void measure(struct worker *w, struct readings *r, struct bench_result *result)
@@ -597,9 +754,11 @@ static void measure(struct worker *w, struct readings *r, struct bench_result *r
 				ops_until(w, i, BENCH_INSTANTS);
 		run_phase(w, PHASE_RUN, o->seconds / BENCH_INSTANTS, quota);
 		account(w, &result->ops, &result->ns);
+		match_spans(w);
 		quiesce(w);
 		add_instant(w, r);
 	}
+	check_dropped(w);
 	read_stats(w, r->end);
 	result->growth = (int64_t)(r->end[USLUB_STAT_objects] - r->start[USLUB_STAT_objects]);
 	result->parked_growth = (int64_t)(r->end[USLUB_STAT_parked] - r->start[USLUB_STAT_parked]);
@@ -671,6 +830,12 @@ static int make_thread(struct worker *w, unsigned i)
 
 	t->worker = w;
 	t->reads = i >= w->working_count;
+	if (w->params.workload->latencies) {
+		t->wl.clockwork = wl_map(sizeof(*t->wl.clockwork));
+		if (!t->wl.clockwork)
+			return -ENOMEM;
+		t->wl.clockwork->stall_ns = (uint64_t)(1000 * w->options->stall_us);
+	}
 	if (t->reads)
 		return 0;
 	memcpy(t->wl.heaps, w->heaps, sizeof(t->wl.heaps));
@@ -693,6 +858,8 @@ static int make_thread(struct worker *w, unsigned i)
 static int make_threads(struct worker *w)
 {
 	w->working_count = w->options->threads;
+	if (w->params.workload->flags & WL_STATS)
+		w->working_count -= w->options->readers;
 	w->threads_count = w->working_count + w->options->readers;
 	w->threads = wl_map(w->threads_count * sizeof(*w->threads));
 	w->working = wl_map(w->working_count * sizeof(struct wl_thread *));
@@ -750,6 +917,7 @@ static int set_params(struct worker *w)
 	/* An alignment is for the workload's own size; another size is not stretched to it. */
 	p->align = o->size % (o->workload->align ? o->workload->align : 1) ? 0 : o->workload->align;
 	p->capacity = o->workload->capacity;
+	p->slabs = o->slabs;
 	p->burst = o->burst;
 	p->window = o->window;
 	p->batch = o->batch;
@@ -762,6 +930,8 @@ static int set_params(struct worker *w)
 		free(message);
 		return -1;
 	}
+	if (!p->policy.sheaf_capacity && p->capacity == WL_NO_SHEAVES)
+		p->policy.sheaf_capacity = USLUB_POLICY_NONE;
 	if (!p->policy.slab_min_objects)
 		p->policy.slab_min_objects = o->workload->slab_objects;
 	return 0;
@@ -801,6 +971,37 @@ static int open_heaps(struct worker *w)
 	return 0;
 }
 
+/* What statread asks: slabs of one page, and so much memory. */
+static int check_slabs(const struct worker *w)
+{
+	uint64_t bytes = (uint64_t)w->options->slabs * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t order = 0, objects = 0;
+	char *needed, *allowed;
+
+	if (!(w->params.workload->flags & WL_STATS))
+		return 0;
+	uslub_cache_stat(w->heaps[0].cache, USLUB_STAT_order, &order);
+	uslub_cache_stat(w->heaps[0].cache, USLUB_STAT_objs_per_slab, &objects);
+	if (order || objects < 2) {
+		tool_error(
+			"'%s' needs slabs of one page with several objects, but %zu-byte objects "
+			"get slabs of %" PRIu64 " page(s) with %" PRIu64 " in each; choose another "
+			"--size or slab-min-objects",
+			w->params.workload->name, w->params.size, UINT64_C(1) << order, objects);
+		return -1;
+	}
+	/* Something is needed besides. */
+	if (bytes <= w->options->memory_limit / 8 * 7)
+		return 0;
+	needed = numbers_bytes((double)bytes);
+	allowed = numbers_bytes((double)w->options->memory_limit);
+	tool_error("%u slabs are %s, too much for a --memory-limit of %s", w->options->slabs,
+		   needed, allowed);
+	free(needed);
+	free(allowed);
+	return -1;
+}
+
 static int prepare(struct worker *w)
 {
 	int error;
@@ -814,7 +1015,7 @@ static int prepare(struct worker *w)
 				? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
 				: -1;
 	w->statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-	if (open_heaps(w) || check_policy(w))
+	if (open_heaps(w) || check_policy(w) || check_slabs(w))
 		return -1;
 	error = make_threads(w);
 	/* What was missing for groups has been said. */
@@ -878,6 +1079,8 @@ static json_t *encode(const struct worker *w, const struct readings *r,
 	json_object_set_new(json, "bad_reads", json_integer((json_int_t)result->bad_reads));
 	json_object_set_new(json, "corrupt", json_integer((json_int_t)result->corrupt));
 	json_object_set_new(json, "partial", json_boolean(result->partial));
+	if (w->params.workload->latencies)
+		json_object_set_new(json, "latencies", encode_latencies(w));
 	if (w->note)
 		json_object_set_new(json, "note", json_string(w->note));
 	if (w->allocator->family == &wl_family_uslub) {
