@@ -349,13 +349,19 @@ static struct slab *discard_held(struct node *n, struct slab *held, struct slab 
 	return others;
 }
 
+/* First the old ones, and while these are in our hands the young: they would hide behind the old. */
 static void discard_parked(struct node *n, struct park_shard *shard)
 {
-	struct slab *discarded = NULL, *others = discard_held(n, park_take(shard), &discarded);
+	struct slab *discarded = NULL, *old, *young = NULL;
 	unsigned gone = 0;
 
-	if (others)
-		park_put_back(shard, others);
+	old = discard_held(n, park_take(shard), &discarded);
+	if (parked_surplus(n))
+		young = discard_held(n, park_take(shard), &discarded);
+	if (young)
+		park_put_back(shard, young);
+	if (old)
+		park_put_back(shard, old);
 	for (struct slab *slab = discarded; slab; slab = slab->next)
 		gone++;
 	if (!gone)
