@@ -2,193 +2,8 @@
 /*
  * The node tier: what each free and each refill does to slabs, lists and counters. After each step all
  * counters are compared with what the test expects, so that nothing is counted that should not be.
- *
- * Threads that come in between at a certain place are played by a handler of SIGSEGV: the page whose
- * object is touched there is protected.
  */
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-
-#include "unit.h"
-#include "tiers/arena.h"
-#include "tiers/node.h"
-
-#define SLABS_MAX   64
-#define OBJECTS_MAX 512 /* of a slab; pages may be of 64 KiB */
-
-static struct slab_class class;
-static struct node nodes[2];
-static uint64_t expected[CTR_COUNT];
-static struct slab *slabs[SLABS_MAX];
-static unsigned released;
-static struct slab *last_released;
-
-static void release(struct node *node, struct slab *slab)
-{
-	assert_true(node == &nodes[0] || node == &nodes[1]);
-	assert_ptr_equal(node, &nodes[slab->node]);
-	assert_false(plat_lock_mine(&node->list_lock.lock));
-	released++;
-	last_released = slab;
-	slab_release(slab);
-}
-
-static void begin(size_t object_size, unsigned min_objects, unsigned min_partial)
-{
-	struct slab_layout l = { .object_size = object_size, .min_objects = min_objects };
-
-	assert_true(slab_class_init(&class, &l));
-	assert_true(class.objects <= OBJECTS_MAX);
-	class.name = "tested";
-	class.key = 0xfeedfacecafebeefu;
-	counters_layout(&class.counters, plat_nslots(), 2);
-	class.counters.words = arena_alloc(counters_bytes(&class.counters));
-	for (unsigned n = 0; n < 2; n++)
-		node_init(&nodes[n], &(struct node_setup){ .class = &class,
-							   .release = release,
-							   .id = n,
-							   .min_partial = min_partial });
-}
-
-/* 16 objects in a page of 4 KiB. */
-static void begin_small(unsigned min_partial)
-{
-	begin(plat_page_size() / 16, 16, min_partial);
-	unit_equal(class.objects, 16);
-}
-
-/* ---- expectations --------------------------------------------------------------------------------- */
-
-static void expect(enum counter which, uint64_t n)
-{
-	expected[which] += n;
-}
-
-static const char *counter_name(unsigned which)
-{
-	static const char *const names[] = {
-#define NAME_OF_COUNTER(name) #name,
-#define NAME_OF_DERIVED(name)
-#define NAME_OF_ATTRIBUTE(name)
-#define NAME_OF_GAUGE(name)
-#define NAME_OF_FLAG(name)
-#define USLUB_STAT(name, kind, help) NAME_OF_##kind(name)
-#include <uslub/stats.def>
-#undef USLUB_STAT
-	};
-
-	return which < array_size(names) ? names[which] : "an internal one";
-}
-
-static void check_counters_at(int line)
-{
-	for (unsigned i = 0; i < CTR_COUNT; i++) {
-		uint64_t got = counters_sum(&class.counters, i);
-
-		if (got == expected[i])
-			continue;
-		print_error("%s is %ju, not %ju\n", counter_name(i), (uintmax_t)got,
-			    (uintmax_t)expected[i]);
-		_fail(__FILE__, line);
-	}
-}
-
-static unsigned free_in(const struct slab *slab)
-{
-	return slab->objects - state_inuse(slab->state);
-}
-
-static void check_slab_at(const struct slab *slab, unsigned free, enum slab_where where, int line)
-{
-	unit_equal_at(free_in(slab), free, "free objects of the slab", "what is wanted", __FILE__,
-		      line);
-	unit_equal_at(state_where(slab->state), where, "where the slab is", "what is wanted",
-		      __FILE__, line);
-	unit_equal_at(!state_head(slab->state), !free, "whether there is a chain", "what is wanted",
-		      __FILE__, line);
-}
-
-/* The list holds these slabs, by their number, in this order; -1 ends them. */
-static void check_list_at(struct node *n, const int *order, int line)
-{
-	struct slab *slab;
-	unsigned len = 0;
-
-	list_for_each_entry(slab, &n->partial, link) {
-		if (order[len] < 0 || slabs[order[len]] != slab) {
-			print_error("another slab in place %u\n", len);
-			_fail(__FILE__, line);
-		}
-		unit_equal_at(state_where(slab->state), SLAB_LISTED, "a listed slab", "LISTED",
-			      __FILE__, line);
-		len++;
-	}
-	unit_equal_at((uint64_t)order[len], (uint64_t)-1, "the rest of the list", "nothing",
-		      __FILE__, line);
-	unit_equal_at(n->nr_partial, len, "nr_partial", "the length", __FILE__, line);
-}
-
-#define check_counters()	      check_counters_at(__LINE__)
-#define check_slab(slab, free, where) check_slab_at(slab, free, where, __LINE__)
-#define check_list(...)		      check_list_at(&nodes[0], (const int[]){ __VA_ARGS__, -1 }, __LINE__)
-#define check_list_empty()	      check_list_at(&nodes[0], (const int[]){ -1 }, __LINE__)
-
-static void check_totals(unsigned nr_slabs)
-{
-	unit_equal(nodes[0].nr_slabs, nr_slabs);
-	unit_equal(nodes[0].total_objects, nr_slabs * class.objects);
-}
-
-/* ---- what is done --------------------------------------------------------------------------------- */
-
-/* n slabs, all objects of which are in the test's hands. */
-static void take_slabs(unsigned n)
-{
-	void *objects[OBJECTS_MAX];
-
-	assert_true(list_empty(&nodes[0].partial));
-	for (unsigned i = 0; i < n; i++) {
-		unit_equal(nodes_refill(nodes, 0, objects, class.objects, 0), class.objects);
-		slabs[i] = slab_of(&class, objects[0]);
-		for (unsigned k = 0; k < class.objects; k++)
-			assert_ptr_equal(objects[k], slab_object(slabs[i], k));
-		check_slab(slabs[i], 0, SLAB_UNLISTED);
-	}
-	expect(CTR_alloc_slab, n);
-	check_totals(n);
-	check_list_empty();
-	check_counters();
-}
-
-/* Frees objects first..first+n-1 of a slab as one chain. */
-static void put_flags(unsigned i, unsigned first, unsigned n, unsigned flags)
-{
-	void *objects[OBJECTS_MAX];
-
-	for (unsigned k = 0; k < n; k++)
-		objects[k] = slab_object(slabs[i], first + k);
-	nodes_flush(nodes, objects, n, flags);
-}
-
-static void put(unsigned i, unsigned first, unsigned n)
-{
-	put_flags(i, first, n, 0);
-}
-
-/* The same, and counted as the first free into a full slab. */
-static void publish(unsigned i, unsigned first, unsigned n)
-{
-	put(i, first, n);
-	expect(CTR_full_to_partial, 1);
-	expect(CTR_free_add_partial, 1);
-	check_counters();
-}
-
-static void *object(unsigned i, unsigned k)
-{
-	return slab_object(slabs[i], k);
-}
+#include "nodes.h"
 
 /* ---- the transitions ------------------------------------------------------------------------------ */
 
@@ -538,47 +353,6 @@ static void test_no_memory(void **state)
 
 /* ---- in between ----------------------------------------------------------------------------------- */
 
-static char *guarded;
-static unsigned faults;
-static void (*in_between)(unsigned which); /* which fault this is, from 1 on */
-
-static void guard(void *p)
-{
-	guarded = (char *)((uintptr_t)p & ~(plat_page_size() - 1));
-	assert_int_equal(mprotect(guarded, plat_page_size(), PROT_NONE), 0);
-}
-
-static void handle_fault(int signal, siginfo_t *info, void *context)
-{
-	char *p = guarded;
-
-	(void)signal;
-	(void)context;
-	if (!p || (char *)info->si_addr < p || (char *)info->si_addr >= p + plat_page_size())
-		abort();
-	guarded = NULL;
-	mprotect(p, plat_page_size(), PROT_READ | PROT_WRITE);
-	in_between(++faults);
-}
-
-static void come_in_between(void (*fn)(unsigned which))
-{
-	struct sigaction sa = { .sa_sigaction = handle_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
-
-	if (unit_under_valgrind())
-		unit_skip("valgrind takes the faults for errors");
-	in_between = fn;
-	sigaction(SIGSEGV, &sa, NULL);
-}
-
-/* Slabs of two pages with eight objects in each. */
-static void begin_two_pages(unsigned min_partial)
-{
-	begin(plat_page_size() / 8, 16, min_partial);
-	unit_equal(class.order, 1);
-	unit_equal(class.objects, 16);
-}
-
 /*
  * Slab 0 has objects 0 to 9 free, slab 1 one. A refill takes 3 of slab 0; others come in when it has
  * taken the chain and is about to walk it.
@@ -738,7 +512,7 @@ static void test_surplus_meets_free(void **state)
 {
 	(void)state;
 	refill_with(free_during_return, 2);
-	expected[CTR_cmpxchg_double_fail] = counters_sum(&class.counters, CTR_cmpxchg_double_fail);
+	expect_as_is(CTR_cmpxchg_double_fail);
 	check_counters();
 	check_list(1, 0);
 	check_chain((const unsigned[]){ 3, 4, 5, 6, 7, 8, 9, 14, 15 }, 9);
@@ -897,40 +671,6 @@ static void test_alloc_meets_free(void **state)
 }
 
 /* ---- any context ---------------------------------------------------------------------------------- */
-
-#define ANY (NODE_NOLOCK | NODE_NOWAIT)
-
-struct holder {
-	struct node *node;
-	pthread_t thread;
-	pthread_barrier_t barrier;
-};
-
-static void *hold(void *arg)
-{
-	struct holder *h = arg;
-
-	plat_lock(&h->node->list_lock.lock);
-	pthread_barrier_wait(&h->barrier);
-	pthread_barrier_wait(&h->barrier);
-	plat_unlock(&h->node->list_lock.lock);
-	return NULL;
-}
-
-/* Another thread has list_lock until holder_end(). */
-static void holder_begin(struct holder *h, struct node *node)
-{
-	h->node = node;
-	pthread_barrier_init(&h->barrier, NULL, 2);
-	assert_int_equal(pthread_create(&h->thread, NULL, hold, h), 0);
-	pthread_barrier_wait(&h->barrier);
-}
-
-static void holder_end(struct holder *h)
-{
-	pthread_barrier_wait(&h->barrier);
-	pthread_join(h->thread, NULL);
-}
 
 static void test_nolock_free(void **state)
 {
@@ -1211,16 +951,16 @@ static void test_nodes_apart(void **state)
 	slabs[1] = slab_of(&class, objects[2]);
 	unit_equal(slabs[0]->node, 0);
 	unit_equal(slabs[1]->node, 1);
-	check_list_at(&nodes[0], (const int[]){ 0, -1 }, __LINE__);
-	check_list_at(&nodes[1], (const int[]){ 1, -1 }, __LINE__);
+	check_list_of(&nodes[0], 0);
+	check_list_of(&nodes[1], 1);
 	unit_equal(nodes[0].nr_slabs, 1);
 	unit_equal(nodes[1].nr_slabs, 1);
 	/* A free goes to the slab's node, whoever frees. */
 	nodes_flush(nodes, objects, 4, 0);
 	check_slab(slabs[0], 16, SLAB_LISTED);
 	check_slab(slabs[1], 16, SLAB_LISTED);
-	check_list_at(&nodes[0], (const int[]){ 0, -1 }, __LINE__);
-	check_list_at(&nodes[1], (const int[]){ 1, -1 }, __LINE__);
+	check_list_of(&nodes[0], 0);
+	check_list_of(&nodes[1], 1);
 	unit_equal(node_shrink(&nodes[1]), 0);
 	unit_equal(nodes[1].total_objects, 0);
 	unit_equal(nodes[0].total_objects, 16);
@@ -1314,8 +1054,8 @@ static void test_refill_with_foreign_pages(void **state)
 	plat_inject_failures = -1;
 	slabs[0] = slab_of(&class, objects[0]);
 	unit_equal(slabs[0]->node, 1);
-	check_list_at(&nodes[0], (const int[]){ -1 }, __LINE__);
-	check_list_at(&nodes[1], (const int[]){ 0, -1 }, __LINE__);
+	check_list_at(&nodes[0], (const int[]){ -1 }, __FILE__, __LINE__);
+	check_list_of(&nodes[1], 0);
 	unit_equal(nodes[0].nr_slabs, 0);
 	unit_equal(nodes[1].nr_slabs, 1);
 	unit_equal(nodes[1].total_objects, 16);
@@ -1434,7 +1174,7 @@ static void model_check(void)
 			inuse += 16 - model[i].free;
 	}
 	order[listed] = -1;
-	check_list_at(&nodes[0], order, __LINE__);
+	check_list_at(&nodes[0], order, __FILE__, __LINE__);
 	check_totals(model_slabs);
 	check_counters();
 	node_gauges(&nodes[0], &g);
