@@ -1465,6 +1465,434 @@ static void test_full_to_empty_waits(void **state)
 	check_all();
 }
 
+/* ---- histories ------------------------------------------------------------------------------------ */
+
+/*
+ * The model: where each slab lies and in which place, how many of its objects are free, and which are ours.
+ * All of it is determined, but for which objects of a slab come out.
+ */
+#define MODEL_LIMIT 6
+#define MODEL_MIN   3
+
+struct row {
+	unsigned n;
+	int slab[SLABS_MAX + 1];
+};
+
+static struct {
+	struct slab *slab;
+	unsigned free;
+	bool ours[16];
+} model[SLABS_MAX];
+
+static struct row listed, old[NSHARDS],
+	young[NSHARDS]; /* young ones newest first, as on the stack */
+static unsigned model_slabs, held, empty_parked;
+
+static void row_add(struct row *r, int i, bool tail)
+{
+	assert_true(r->n < SLABS_MAX);
+	if (!tail)
+		memmove(r->slab + 1, r->slab, r->n * sizeof(*r->slab));
+	r->slab[tail ? r->n : 0] = i;
+	r->n++;
+}
+
+static void row_remove(struct row *r, unsigned at)
+{
+	r->n--;
+	memmove(r->slab + at, r->slab + at + 1, (r->n - at) * sizeof(*r->slab));
+}
+
+static int row_find(const struct row *r, int i)
+{
+	for (unsigned at = 0; at < r->n; at++)
+		if (r->slab[at] == i)
+			return (int)at;
+	return -1;
+}
+
+static int model_of(const struct slab *slab)
+{
+	for (int i = 0; i < SLABS_MAX; i++)
+		if (model[i].slab == slab)
+			return i;
+	fail_msg("a slab too many");
+	return -1;
+}
+
+static bool model_empty(int i)
+{
+	return model[i].free == 16;
+}
+
+static void model_forget(int i)
+{
+	model[i].slab = NULL;
+	model[i].free = 0;
+	model_slabs--;
+}
+
+/* What a taker of this shard would get, oldest first. */
+static struct row model_shard_take(unsigned shard)
+{
+	struct row taken = old[shard];
+
+	if (taken.n) {
+		old[shard].n = 0;
+		return taken;
+	}
+	while (young[shard].n)
+		row_add(&taken, young[shard].slab[--young[shard].n], true);
+	return taken;
+}
+
+static void model_put_back(unsigned shard, struct row rest)
+{
+	while (rest.n)
+		row_add(&old[shard], rest.slab[--rest.n], false);
+}
+
+static bool model_list_shard(unsigned shard, bool may_give_up)
+{
+	struct row taken;
+	bool some = false;
+
+	while ((taken = model_shard_take(shard)).n) {
+		for (unsigned k = 0; k < taken.n; k++) {
+			int i = taken.slab[k];
+
+			empty_parked -= model_empty(i);
+			if (may_give_up && model_empty(i) && listed.n >= MODEL_MIN) {
+				expect(CTR_unpark_discard, 1);
+				expect(CTR_free_slab, 1);
+				model_forget(i);
+				continue;
+			}
+			expect(CTR_unpark_list, 1);
+			row_add(&listed, i, true);
+			some = true;
+		}
+	}
+	return some;
+}
+
+static bool model_surplus(void)
+{
+	return empty_parked + listed.n > MODEL_MIN;
+}
+
+static struct row model_give_up(struct row taken)
+{
+	struct row others = { 0 };
+
+	for (unsigned k = 0; k < taken.n; k++) {
+		if (!model_empty(taken.slab[k]) || !model_surplus()) {
+			row_add(&others, taken.slab[k], true);
+			continue;
+		}
+		empty_parked--;
+		expect(CTR_unpark_discard, 1);
+		expect(CTR_free_slab, 1);
+		model_forget(taken.slab[k]);
+	}
+	return others;
+}
+
+static void model_give_up_parked(unsigned cpu)
+{
+	for (unsigned i = 0; i < NSHARDS && model_surplus(); i++) {
+		unsigned shard = (cpu + i) % NSHARDS;
+		struct row first = model_give_up(model_shard_take(shard));
+
+		if (model_surplus())
+			model_put_back(shard, model_give_up(model_shard_take(shard)));
+		model_put_back(shard, first);
+	}
+}
+
+static void model_put(unsigned cpu, int i, unsigned n, bool nolock)
+{
+	bool was_full = !model[i].free, empties = model[i].free + n == 16;
+	bool give_up = listed.n >= MODEL_MIN && !nolock;
+	int at = row_find(&listed, i);
+
+	model[i].free += n;
+	expect(was_full ? (empties ? CTR_full_to_empty : CTR_full_to_partial)
+			: (empties ? CTR_partial_to_empty : CTR_partial_to_partial),
+	       1);
+	if (was_full && !empties) {
+		if (old[cpu].n + young[cpu].n < MODEL_LIMIT) {
+			row_add(&young[cpu], i, false);
+			expect(CTR_park, 1);
+			return;
+		}
+		row_add(&listed, i, true);
+		expect(CTR_free_add_partial, 1);
+		expect(CTR_park_fail, 1);
+		model_list_shard(cpu, !nolock);
+	} else if (empties && (was_full || at >= 0) && give_up) {
+		if (!was_full) {
+			row_remove(&listed, (unsigned)at);
+			expect(CTR_free_remove_partial, 1);
+		}
+		expect(CTR_free_slab, 1);
+		model_forget(i);
+	} else if (was_full) {
+		row_add(&listed, i, true);
+		expect(CTR_free_add_partial, 1);
+	} else if (empties && at < 0) {
+		empty_parked++;
+		if (!nolock)
+			model_give_up_parked(cpu);
+	}
+}
+
+/* An object came out, of slab `wanted`, or of one that was not known before: -1. */
+static int model_got(void *p, int wanted)
+{
+	struct slab *slab = slab_of(&class, p);
+	unsigned k = slab_index(slab, p);
+	int i = wanted;
+
+	if (wanted < 0) {
+		i = model_of(NULL);
+		model[i].slab = slab;
+		memset(model[i].ours, 0, sizeof(model[i].ours));
+	}
+	assert_ptr_equal(model[i].slab, slab);
+	assert_false(model[i].ours[k]);
+	model[i].ours[k] = true;
+	held++;
+	return i;
+}
+
+static unsigned model_take(int i, void **objects, unsigned want)
+{
+	unsigned n = min(want, model[i].free);
+
+	for (unsigned k = 0; k < n; k++)
+		model_got(objects[k], i);
+	model[i].free -= n;
+	return n;
+}
+
+static unsigned model_refill_from_shard(unsigned shard, void **objects, unsigned want)
+{
+	struct row taken, rest = { 0 };
+	unsigned have = 0, got = 0;
+
+	if (!want)
+		return 0;
+	taken = model_shard_take(shard);
+	for (unsigned k = 0; k < taken.n; k++) {
+		if (have >= want)
+			row_add(&rest, taken.slab[k], true);
+		have += model[taken.slab[k]].free;
+	}
+	model_put_back(shard, rest);
+	for (unsigned k = 0; k < taken.n - rest.n; k++) {
+		int i = taken.slab[k];
+
+		empty_parked -= model_empty(i);
+		got += model_take(i, objects + got, want - got);
+		if (model[i].free)
+			row_add(&young[shard], i, false);
+		else
+			expect(CTR_unpark_refill, 1);
+	}
+	return got;
+}
+
+static unsigned model_from_list(void **objects, unsigned want, bool refill)
+{
+	unsigned got = 0;
+
+	while (got < want && listed.n) {
+		int i = listed.slab[0];
+
+		got += model_take(i, objects + got, want - got);
+		if (model[i].free && !refill)
+			continue;
+		row_remove(&listed, 0);
+		if (model[i].free)
+			row_add(&listed, i, true);
+	}
+	return got;
+}
+
+static unsigned model_from_new(void **objects, unsigned want)
+{
+	int i = model_got(objects[0], -1);
+
+	expect(CTR_alloc_slab, 1);
+	model_slabs++;
+	model[i].free = 15;
+	model_take(i, objects + 1, want - 1);
+	if (model[i].free)
+		row_add(&listed, i, false);
+	return min(want, 16u);
+}
+
+static void model_refill(unsigned cpu, void **objects, unsigned want)
+{
+	unsigned got = 0;
+
+	got += model_refill_from_shard(cpu, objects, want);
+	got += model_from_list(objects + got, want - got, true);
+	for (unsigned i = 1; i < NSHARDS; i++)
+		got += model_refill_from_shard((cpu + i) % NSHARDS, objects + got, want - got);
+	while (got < want)
+		got += model_from_new(objects + got, want - got);
+}
+
+static void model_alloc(unsigned cpu, void **object)
+{
+	if (!listed.n)
+		for (unsigned i = 0; i < NSHARDS; i++)
+			if (model_list_shard((cpu + i) % NSHARDS, false))
+				break;
+	if (!model_from_list(object, 1, false))
+		model_from_new(object, 1);
+}
+
+static void model_shrink(void)
+{
+	struct row was;
+
+	for (unsigned shard = 0; shard < NSHARDS; shard++)
+		model_list_shard(shard, false);
+	was = listed;
+	listed.n = 0;
+	for (unsigned k = 0; k < was.n; k++)
+		if (model_empty(was.slab[k]))
+			model_forget(was.slab[k]);
+	for (unsigned free = 1; free < 16; free++)
+		for (unsigned k = 0; k < was.n; k++)
+			if (model[was.slab[k]].slab && model[was.slab[k]].free == free)
+				row_add(&listed, was.slab[k], true);
+}
+
+static void model_check(void)
+{
+	struct node_gauges g;
+	uint64_t in_partial = 0;
+
+	for (int i = 0; i < SLABS_MAX; i++) {
+		slabs[i] = model[i].slab;
+		if (slabs[i])
+			check_slab(slabs[i], model[i].free,
+				   !model[i].free	       ? SLAB_UNLISTED
+				   : row_find(&listed, i) >= 0 ? SLAB_LISTED
+							       : SLAB_PARKED);
+	}
+	listed.slab[listed.n] = -1;
+	check_list_at(&nodes[0], listed.slab, __FILE__, __LINE__);
+	for (unsigned shard = 0; shard < NSHARDS; shard++) {
+		old[shard].slab[old[shard].n] = young[shard].slab[young[shard].n] = -1;
+		check_shard(shard, old[shard].slab, young[shard].slab);
+	}
+	for (unsigned k = 0; k < listed.n; k++)
+		in_partial += 16 - model[listed.slab[k]].free;
+	check_totals(model_slabs);
+	check_all();
+	node_gauges(&nodes[0], &g);
+	unit_equal(g.objects, held);
+	unit_equal(g.partial, listed.n);
+	unit_equal(g.objects_partial, in_partial);
+	unit_equal(nodes[0].parked_empty, empty_parked);
+}
+
+static void history_take(unsigned cpu, unsigned n)
+{
+	void *objects[100];
+
+	if (unit_below(2)) {
+		unit_equal(nodes_refill(nodes, 0, objects, n, 0), n);
+		model_refill(cpu, objects, n);
+		return;
+	}
+	for (unsigned i = 0; i < min(n, 5u); i++) {
+		assert_non_null(objects[i] = nodes_alloc(nodes, 0, unit_below(2) ? ANY : 0));
+		model_alloc(cpu, &objects[i]);
+	}
+}
+
+static void history_put(unsigned cpu)
+{
+	unsigned n = 0, most = 1 + unit_below(unit_below(3) ? 4 : 16), first = unit_below(16);
+	bool nolock = !unit_below(5);
+	void *objects[16];
+	int i;
+
+	do
+		i = (int)unit_below(SLABS_MAX);
+	while (!model[i].slab);
+	for (unsigned k = 0; k < 16 && n < most; k++) {
+		unsigned at = (first + k) % 16;
+
+		if (!model[i].ours[at])
+			continue;
+		model[i].ours[at] = false;
+		objects[n++] = slab_object(model[i].slab, at);
+		memset(objects[n - 1], (int)at, class.object_size);
+	}
+	if (!n)
+		return;
+	held -= n;
+	model_put(cpu, i, n, nolock);
+	nodes_flush(nodes, objects, n, nolock ? ANY : 0);
+}
+
+static void history(enum node_counting counting)
+{
+	unsigned cpu;
+
+	nodes_like.counting = counting;
+	parking_on(MODEL_LIMIT);
+	alarm(300);
+	begin_small(MODEL_MIN);
+	for (unsigned step = 0; step < unit_scaled(20000); step++) {
+		unsigned most = step / 2000 % 2 ? 100 : 400;
+
+		cpu = unit_below(NSHARDS);
+		unit_on_cpu((int)cpu);
+		if (!unit_below(300)) {
+			model_shrink();
+			unit_equal(node_shrink(&nodes[0]), model_slabs);
+		} else if (held < unit_below(most)) {
+			history_take(cpu, 1 + unit_below(unit_below(4) ? 8 : 60));
+		} else if (held) {
+			history_put(cpu);
+		}
+		model_check();
+	}
+	cpu = 0;
+	unit_on_cpu(0);
+	while (held)
+		history_put(cpu);
+	model_check();
+	model_shrink();
+	unit_equal(node_shrink(&nodes[0]), 0);
+	model_check();
+	check_totals(0);
+}
+
+static void test_history(void **state)
+{
+	(void)state;
+	history(NODE_COUNT_PERCPU);
+	/* each of these happened */
+	for (enum counter i = CTR_park; i <= CTR_unpark_discard; i++)
+		assert_true(counters_sum(&class.counters, i) > 0);
+}
+
+static void test_history_atomic(void **state)
+{
+	(void)state;
+	history(NODE_COUNT_ATOMIC);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct unit_test tests[] = {
@@ -1511,6 +1939,8 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_emptied_in_hands_kept, UNIT_FAKED),
 		UNIT_TEST(test_emptied_in_hands_given_up, UNIT_FAKED),
 		UNIT_TEST(test_full_to_empty_waits, UNIT_FAKED),
+		UNIT_TEST(test_history, UNIT_FAKED),
+		UNIT_TEST(test_history_atomic, UNIT_FAKED),
 	};
 
 	return unit_main(argc, argv, tests, array_size(tests));
