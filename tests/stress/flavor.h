@@ -59,18 +59,24 @@ static inline void flavor_start(const struct rcu_flavor_struct *of)
 	flavor.update_synchronize_rcu = watched_synchronize;
 }
 
-static inline struct uslub_cache *rcu_cache(const char *name, size_t size, uint64_t capacity)
+static inline struct uslub_cache *rcu_cache_like(const char *name, size_t size,
+						 const struct uslub_policy *policy)
 {
 	const struct uslub_cache_args args = {
 		.args_size = sizeof(args),
 		.rcu = &flavor,
-		.policy.sheaf_capacity = capacity,
+		.policy = *policy,
 	};
 	struct uslub_cache *c = uslub_cache_create(name, size, &args);
 
 	if (!c)
 		die("uslub_cache_create %s: %s", name, strerror(errno));
 	return c;
+}
+
+static inline struct uslub_cache *rcu_cache(const char *name, size_t size, uint64_t capacity)
+{
+	return rcu_cache_like(name, size, &(struct uslub_policy){ .sheaf_capacity = capacity });
 }
 
 #endif /* TESTS_STRESS_FLAVOR_H */

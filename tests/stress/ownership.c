@@ -7,7 +7,8 @@
  *  - one shrinks, so that per-CPU sheaves are closed and emptied under their owners,
  *  - one waits for deferred frees in a loop,
  *  - a timer's signal lands in each of them, and its handler allocates and frees,
- *  - one of them has no registration for restartable sequences and uses the foreign slots.
+ *  - one of them has no registration for restartable sequences and uses the foreign slots,
+ *  - one reads all statistics, which must stay within what there can be.
  *
  * A bitmap over all addresses says who is owned: issuing tests and sets the object's bit, freeing tests
  * and clears it. Objects carry a pattern that is checked while they are owned, and by readers that found
@@ -17,6 +18,7 @@
  * In the end all bits are clear, the counters add up to the unit, and the caches can be destroyed.
  *
  *   --seed=N        the random choices
+ *   --parked        with parking in all caches
  *   --broken=KIND   must fail: twice (an object is handed out while it has an owner), lost (one is never
  *                   freed), early (retired objects are freed at once)
  *   --control       run all of the broken ones, and pass if each failed as it should
@@ -81,21 +83,45 @@ struct worker {
 	timer_t timer;
 };
 
-static const struct {
+static const struct kind {
 	const char *name;
 	size_t size;
-	uint64_t capacity; /* 0: the default */
+	struct uslub_policy policy;
 } kinds[CACHES] = {
-	{ "usual", 96, 0 },
-	{ "tiny-sheaves", 256, 3 },
-	{ "no-sheaves", 120, USLUB_POLICY_NONE },
+	{ "usual", 96, { .parking = USLUB_POLICY_OFF } },
+	{ "tiny-sheaves",
+	  256,
+	  { .sheaf_capacity = 3,
+	    .parking = USLUB_POLICY_ON,
+	    .park_limit = 1,
+	    .partial_count = USLUB_POLICY_ATOMIC } },
+	{ "no-sheaves",
+	  120,
+	  { .sheaf_capacity = USLUB_POLICY_NONE,
+	    .parking = USLUB_POLICY_OFF,
+	    .partial_count = USLUB_POLICY_SCAN } },
+}, parked_kinds[CACHES] = {
+	{ "usual",
+	  96,
+	  { .parking = USLUB_POLICY_ON, .partial_count = USLUB_POLICY_SCAN } },
+	{ "tiny-sheaves",
+	  256,
+	  { .sheaf_capacity = 3,
+	    .parking = USLUB_POLICY_ON,
+	    .park_limit = 1,
+	    .partial_count = USLUB_POLICY_ATOMIC } },
+	{ "no-sheaves",
+	  120,
+	  { .sheaf_capacity = USLUB_POLICY_NONE,
+	    .parking = USLUB_POLICY_ON,
+	    .park_limit = 4 } },
 };
 
 static struct cache caches[CACHES];
 static struct worker workers[WORKERS_MAX];
 static unsigned nworkers;
 static bool stop_workers, stop_others;
-static uint64_t hops, shrinks, barriers, sections, unregistered;
+static uint64_t hops, shrinks, barriers, sections, unregistered, readings;
 static const char *broken = "";
 static int cpus[CPU_SETSIZE];
 static unsigned ncpus;
@@ -672,6 +698,43 @@ static void *waiter(void *arg)
 	return arg;
 }
 
+/* Nothing that is counted ever shrinks, and nothing is more than what was ever made. */
+static void *spectator(void *arg)
+{
+	static uint64_t before[CACHES][USLUB_STAT_COUNT], is[USLUB_STAT_COUNT];
+	uint64_t slabs, objects;
+	const char *name;
+
+	for (; !load(&stop_others); readings++) {
+		const struct uslub_cache *c = caches[readings % CACHES].c;
+
+		for (int i = 0; i < USLUB_STAT_COUNT; i++) {
+			is[i] = stat_of(c, i);
+			if (uslub_stat_kind(i) != USLUB_STAT_KIND_COUNTER)
+				continue;
+			if (is[i] < before[readings % CACHES][i])
+				die("%s: %s went back from %lu to %lu", uslub_cache_name(c),
+				    uslub_stat_name(i), before[readings % CACHES][i], is[i]);
+			before[readings % CACHES][i] = is[i];
+		}
+		name = uslub_cache_name(c);
+		slabs = STAT(c, alloc_slab);
+		objects = slabs * is[USLUB_STAT_objs_per_slab];
+		if (is[USLUB_STAT_objects] > objects || is[USLUB_STAT_objects_partial] > objects ||
+		    is[USLUB_STAT_total_objects] > objects)
+			die("%s: %lu objects, %lu in partial slabs, %lu in all, but there were %lu",
+			    name, is[USLUB_STAT_objects], is[USLUB_STAT_objects_partial],
+			    is[USLUB_STAT_total_objects], objects);
+		if (is[USLUB_STAT_slabs] > slabs || is[USLUB_STAT_partial] > slabs ||
+		    is[USLUB_STAT_parked] > slabs)
+			die("%s: %lu slabs, %lu partial, %lu parked, but there were %lu", name,
+			    is[USLUB_STAT_slabs], is[USLUB_STAT_partial], is[USLUB_STAT_parked],
+			    slabs);
+		pause_us(100);
+	}
+	return arg;
+}
+
 /* ---- in the end ---- */
 
 static void equal(const struct cache *k, const char *what, uint64_t is, uint64_t should)
@@ -720,8 +783,43 @@ static void check_counters(const struct cache *k, const struct tally *t)
 	equal(k, "objects outside slabs by counters", (uint64_t)outside_slabs(k->c, t->failed), 0);
 	equal(k, "sheaves", STAT(k->c, sheaf_alloc) - STAT(k->c, sheaf_free), 0);
 	equal(k, "objects", STAT(k->c, objects), 0);
+	equal(k, "objects_partial", STAT(k->c, objects_partial), 0);
 	equal(k, "slabs", STAT(k->c, slabs), 0);
+	equal(k, "total_objects", STAT(k->c, total_objects), 0);
+	equal(k, "partial", STAT(k->c, partial), 0);
+	equal(k, "parked", STAT(k->c, parked), 0);
 	equal(k, "rcu_pending", STAT(k->c, rcu_pending), 0);
+}
+
+/* What any-context frees left behind is freed by whoever goes to the slabs and may wait. */
+static void free_deferred(const struct cache *k, struct tally *t)
+{
+	struct uslub_sheaf *s;
+	struct object *o;
+
+	if (k->capacity) {
+		s = uslub_cache_prefill_sheaf(k->c, 0, (unsigned)k->capacity + 1);
+		t->oversize += uslub_sheaf_size(s);
+		uslub_cache_return_sheaf(k->c, 0, s);
+		return;
+	}
+	o = uslub_cache_alloc(k->c, 0);
+	uslub_cache_free(k->c, o);
+	t->issued++;
+	t->freed++;
+}
+
+/* Nobody does anything any more, and sheaves and stacks are as they were left. */
+static void check_gauges(const struct cache *k, const struct tally *t)
+{
+	equal(k, "slabs parked and unparked, and those that still are",
+	      STAT(k->c, unpark_refill) + STAT(k->c, unpark_list) + STAT(k->c, unpark_discard) +
+		      STAT(k->c, parked),
+	      STAT(k->c, park));
+	equal(k, "objects", STAT(k->c, objects), (uint64_t)outside_slabs(k->c, t->failed));
+	/* after a reading which may have listed all that was parked */
+	if (STAT(k->c, partial) + STAT(k->c, parked) > STAT(k->c, slabs))
+		die("%s: more slabs are partial or parked than there are", uslub_cache_name(k->c));
 }
 
 /* What lies in shared places. */
@@ -741,7 +839,7 @@ static uint64_t clear_shared(struct cache *k)
 	return n;
 }
 
-static void finish(uint64_t *drains, struct tally *all)
+static void finish(uint64_t *drains, uint64_t *parks, struct tally *all)
 {
 	struct tally t[CACHES];
 	int error;
@@ -753,25 +851,31 @@ static void finish(uint64_t *drains, struct tally *all)
 	if (bits_set())
 		die("%lu objects are lost", bits_set());
 	for (unsigned i = 0; i < CACHES; i++) {
+		uslub_cache_barrier_rcu(caches[i].c);
+		free_deferred(&caches[i], &t[i]);
+		check_gauges(&caches[i], &t[i]);
 		settle(caches[i].c);
+		*parks += STAT(caches[i].c, park);
 		*drains += STAT(caches[i].c, cpu_drain);
 		all->issued += t[i].issued + t[i].drawn;
 		all->failed += t[i].failed;
 		check_counters(&caches[i], &t[i]);
 		error = uslub_cache_destroy(caches[i].c);
 		if (error)
-			die("%s: destroy: %d", kinds[i].name, error);
+			die("cache %u: destroy: %d", i, error);
 	}
 }
 
 /* ---- all ---- */
 
-static void run(uint64_t seed, double seconds)
+#define OTHERS 4
+
+static void run(const struct kind *kind, uint64_t seed, double seconds)
 {
-	static void *(*const others[])(void *) = { hopper, shrinker, waiter };
+	static void *(*const others[OTHERS])(void *) = { hopper, shrinker, waiter, spectator };
 	struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART };
-	pthread_t other[3 + READERS];
-	uint64_t signals = 0, drains = 0, rseq;
+	pthread_t other[OTHERS + READERS];
+	uint64_t signals = 0, drains = 0, parks = 0, rseq;
 	struct tally all = { 0 };
 
 	flavor_start(&urcu_memb_flavor);
@@ -779,8 +883,8 @@ static void run(uint64_t seed, double seconds)
 	ncpus = cpus_allowed(cpus, CPU_SETSIZE);
 	nworkers = ncpus * 2 < 8 ? 8 : ncpus * 2 > WORKERS_MAX ? WORKERS_MAX : ncpus * 2;
 	for (unsigned i = 0; i < CACHES; i++) {
-		caches[i].c = rcu_cache(kinds[i].name, kinds[i].size, kinds[i].capacity);
-		caches[i].words = (kinds[i].size - sizeof(struct object)) / sizeof(caches[i].words);
+		caches[i].c = rcu_cache_like(kind[i].name, kind[i].size, &kind[i].policy);
+		caches[i].words = (kind[i].size - sizeof(struct object)) / sizeof(caches[i].words);
 		caches[i].capacity = STAT(caches[i].c, sheaf_capacity);
 	}
 	rseq = STAT(caches[0].c, rseq);
@@ -794,9 +898,9 @@ static void run(uint64_t seed, double seconds)
 		if (pthread_create(&workers[i].thread, NULL, worker, &workers[i]))
 			die("pthread_create");
 	}
-	for (unsigned i = 0; i < 3 + READERS; i++)
-		if (pthread_create(&other[i], NULL, i < 3 ? others[i] : reader,
-				   (void *)(uintptr_t)(i - 3)))
+	for (unsigned i = 0; i < OTHERS + READERS; i++)
+		if (pthread_create(&other[i], NULL, i < OTHERS ? others[i] : reader,
+				   (void *)(uintptr_t)(i - OTHERS)))
 			die("pthread_create");
 	pause_us((unsigned)(seconds * 1e6));
 
@@ -808,17 +912,18 @@ static void run(uint64_t seed, double seconds)
 	}
 	stress_phase = "other threads end";
 	store(&stop_others, true);
-	for (unsigned i = 0; i < 3 + READERS; i++)
+	for (unsigned i = 0; i < OTHERS + READERS; i++)
 		pthread_join(other[i], NULL);
 	stress_phase = "caches are destroyed";
-	finish(&drains, &all);
+	finish(&drains, &parks, &all);
 	printf("ownership: %u threads on %u CPUs, %lu issued (%lu calls refused), %lu drains, %lu "
 	       "hops, "
-	       "%lu signals, %lu shrinks, %lu barriers, %lu reads, %lu unregistered; rseq %lu, "
+	       "%lu signals, %lu shrinks, %lu barriers, %lu reads, %lu readings, %lu unregistered, "
+	       "%lu parked; rseq %lu, "
 	       "seed "
 	       "%lu\n",
 	       nworkers, ncpus, all.issued, all.failed, drains, hops, signals, shrinks, barriers,
-	       sections, unregistered, rseq, seed);
+	       sections, readings, unregistered, parks, rseq, seed);
 }
 
 /* Whether a run with a planted fault says `message` and fails. */
@@ -839,7 +944,7 @@ static bool fails(const char *kind, const char *message, uint64_t seed)
 		close(ends[0]);
 		broken = kind;
 		watchdog(60);
-		run(seed, 2);
+		run(kinds, seed, 2);
 		_exit(0);
 	}
 	close(ends[1]);
@@ -864,6 +969,6 @@ int main(int argc, char **argv)
 		return !(fails("twice", "issued twice", seed) && fails("lost", "are lost", seed) &&
 			 fails("early", "FAILED", seed));
 	watchdog(100 + 2 * (unsigned)seconds);
-	run(seed, seconds);
+	run(option(argc, argv, "parked") ? parked_kinds : kinds, seed, seconds);
 	return 0;
 }
