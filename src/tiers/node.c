@@ -179,6 +179,7 @@ static bool list_held(struct node *n, struct slab *slab, struct slab **discarded
 		discard = discarded && empty && n->nr_partial >= n->min_partial;
 		after = state_make(before, state_head(before), state_inuse(before),
 				   discard ? SLAB_UNLISTED : SLAB_LISTED);
+		plat_point(POINT_LISTING);
 	} while (!plat_cas(&slab->state, &before, after));
 	count_moved(n, slab->objects, before, after);
 	if (empty)
@@ -307,6 +308,7 @@ static void park(struct node *n, struct slab *slab, unsigned flags)
 {
 	struct park_shard *shard = own_shard(n);
 
+	plat_point(POINT_FREED);
 	if (!park_push(&n->park, shard, slab, false)) {
 		if (list_with_shard(n, slab, shard, flags))
 			return;
@@ -377,6 +379,7 @@ static void note_parked_empty(struct node *n, unsigned flags)
 {
 	unsigned own = plat_slot();
 
+	plat_point(POINT_EMPTIED);
 	plat_fetch_add(&n->parked_empty, 1);
 	if (flags & NODE_NOLOCK)
 		return;
@@ -557,6 +560,7 @@ static void put_surplus(struct node *n, struct slab *slab, unsigned head, unsign
 	enum slab_where where;
 	void *last = NULL;
 
+	plat_point(POINT_SURPLUS);
 	counted_lock(&n->list_lock, LOCK_ALLOC);
 	before = plat_load_acquire(&slab->state);
 	for (;;) {
@@ -623,6 +627,7 @@ static bool take_some(struct node *n, struct slab *slab, void **objects, unsigne
 		head = slab_walk(slab, state_head(before), objects, take);
 		after = state_make(before, head, state_inuse(before) + take,
 				   head ? state_where(before) : SLAB_UNLISTED);
+		plat_point(POINT_WALKED);
 		if (plat_cas(&slab->state, &before, after))
 			break;
 		count(counters_of(n), CTR_cmpxchg_double_fail);

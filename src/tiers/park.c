@@ -78,6 +78,7 @@ struct slab *park_take(struct park_shard *s)
 
 	if (!taken && plat_load(&s->young))
 		taken = reverse(plat_exchange(&s->young, NULL));
+	plat_point(POINT_TAKEN);
 	return taken;
 }
 
@@ -85,6 +86,7 @@ void park_put_back(struct park_shard *s, struct slab *rest)
 {
 	struct slab *last = rest, *there = NULL;
 
+	plat_point(POINT_PUT_BACK);
 	if (plat_cas(&s->old, &there, rest))
 		return;
 	/* Somebody turned the shard over meanwhile. */

@@ -113,7 +113,6 @@ uint32_t plat_inject_point;
 uint32_t plat_inject_loops;
 uint32_t plat_inject_aborts;
 uint32_t plat_inject_hits;
-void (*plat_inject_hook)(unsigned point);
 
 bool plat_inject_failure(void)
 {
