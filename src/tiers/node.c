@@ -579,8 +579,6 @@ static void put_surplus(struct node *n, struct slab *slab, unsigned head, unsign
 		list_slab(n, slab, true);
 	counted_unlock(&n->list_lock);
 	count_moved(n, objects, before, after);
-	if (where == SLAB_PARKED && !state_inuse(after))
-		note_parked_empty(n, 0);
 }
 
 #define TAKE_SLABS 32 /* in one hold of list_lock */
@@ -755,6 +753,18 @@ static unsigned refill_from_new(struct node *nodes, unsigned node, void **object
 	return take;
 }
 
+/* Of what another node has parked, all but the min_partial slabs that it shall keep. */
+static unsigned refill_from_parked_there(struct node *n, void **objects, unsigned want)
+{
+	unsigned own = plat_slot(), got = 0;
+
+	for (unsigned i = 0; i < n->park.nshards && got < want; i++)
+		if (park_count(&n->park) > n->min_partial)
+			got += refill_from_shard(n, park_shard(&n->park, own + i), objects + got,
+						 want - got);
+	return got;
+}
+
 /* From another node's list, if it is rich and not busy. */
 static unsigned refill_from_others(struct node *nodes, unsigned local, void **objects,
 				   unsigned want)
@@ -764,7 +774,8 @@ static unsigned refill_from_others(struct node *nodes, unsigned local, void **ob
 
 	for (unsigned i = 1; i < plat_nnodes() && got < want; i++) {
 		n = &nodes[(local + i) % plat_nnodes()];
-		if (plat_load(&n->nr_partial) <= n->min_partial ||
+		got += refill_from_parked_there(n, objects + got, want - got);
+		if (got == want || plat_load(&n->nr_partial) <= n->min_partial ||
 		    !counted_trylock(&n->list_lock, LOCK_ALLOC))
 			continue;
 		while (got < want && n->nr_partial > n->min_partial)

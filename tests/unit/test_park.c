@@ -935,6 +935,45 @@ static void two_nodes(unsigned min_partial)
 	begin_parking(min_partial);
 }
 
+/* What another node has parked is better than a new slab, all but min_partial slabs of it. */
+static void test_parked_on_another_node(void **state)
+{
+	void *objects[OBJECTS_MAX];
+
+	(void)state;
+	two_nodes(1);
+	for (unsigned i = 0; i < 3; i++) {
+		unit_equal(nodes_refill(nodes, 1, objects, 16, NODE_THISNODE), 16);
+		slabs[i] = slab_of(&class, objects[0]);
+		expect(CTR_alloc_slab, 1);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		park_chain(i, i, 0, 5);
+	unit_equal(park_count(&nodes[1].park), 3);
+	/* no lock of that node is taken, nor even tried */
+	plat_lock(&nodes[1].list_lock.lock);
+	unit_equal(nodes_refill(nodes, 0, objects, 10, 0), 10);
+	plat_unlock(&nodes[1].list_lock.lock);
+	for (unsigned i = 0; i < 10; i++)
+		unit_equal(slab_of(&class, objects[i])->node, 1);
+	expect(CTR_unpark_refill, 2);
+	unit_equal(park_count(&nodes[1].park), 1);
+	check_all();
+	/* the last one stays there */
+	unit_equal(nodes_refill(nodes, 0, objects, 3, 0), 3);
+	unit_equal(slab_of(&class, objects[0])->node, 0);
+	expect(CTR_alloc_slab, 1);
+	unit_equal(park_count(&nodes[1].park), 1);
+	check_all();
+	/* who wants memory of his node only does not get it */
+	park_chain(0, 0, 5, 1);
+	park_chain(1, 1, 5, 1);
+	unit_equal(nodes_refill(nodes, 0, objects, 13, NODE_THISNODE), 13);
+	unit_equal(slab_of(&class, objects[12])->node, 0);
+	unit_equal(park_count(&nodes[1].park), 3);
+	check_all();
+}
+
 /* A slab parks on its own node, whoever frees. */
 static void test_node_of_the_slab(void **state)
 {
@@ -1922,6 +1961,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_shrink, UNIT_FAKED),
 		UNIT_TEST(test_scan_lists, UNIT_FAKED),
 		UNIT_TEST(test_destroy, UNIT_BOTH),
+		UNIT_TEST(test_parked_on_another_node, UNIT_FAKED),
 		UNIT_TEST(test_node_of_the_slab, UNIT_FAKED),
 		UNIT_TEST(test_rest_is_put_back_first, UNIT_FAKED),
 		UNIT_TEST(test_more_than_hoped_for, UNIT_FAKED),
