@@ -738,6 +738,9 @@ static unsigned refill_from_new(struct node *nodes, unsigned node, void **object
 	if (slab->node != node && !(flags & NODE_NOLOCK))
 		n = &nodes[slab->node]; /* the supply helped out with another node's memory */
 	total = slab->objects;
+	/* Before anybody can find it: the child of a fork in between had one slab more than it counts. */
+	plat_fetch_add(&n->nr_slabs, 1);
+	plat_fetch_add(&n->total_objects, total);
 	head = slab_chain_range(slab, take, total);
 	if (head) {
 		plat_store_release(&slab->state, state_make(slab->state, head, take, SLAB_LISTED));
@@ -747,8 +750,6 @@ static unsigned refill_from_new(struct node *nodes, unsigned node, void **object
 	}
 	if (head || flags & NODE_NOLOCK)
 		counted_unlock(&n->list_lock);
-	plat_fetch_add(&n->nr_slabs, 1);
-	plat_fetch_add(&n->total_objects, total);
 	count_free(n, SLAB_LISTED, total - take);
 	return take;
 }
