@@ -18,8 +18,8 @@ static void release(struct node *node, struct slab *slab)
 	assert_true(node == &nodes[0] || node == &nodes[1]);
 	assert_ptr_equal(node, &nodes[slab->node]);
 	assert_false(plat_lock_mine(&node->list_lock.lock));
-	released++;
-	last_released = slab;
+	plat_fetch_add(&released, 1);
+	plat_store(&last_released, slab);
 	slab_release(slab);
 }
 

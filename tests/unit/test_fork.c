@@ -61,7 +61,7 @@ static void forks(void)
 	pid_t pid = fork();
 
 	if (!pid)
-		_exit(look_around());
+		unit_exit(look_around());
 	forked = pid;
 }
 
