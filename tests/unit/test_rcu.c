@@ -146,23 +146,23 @@ static void test_counts(void **state)
 	unit_equal(S(free_rcu_sheaf), 1);
 	unit_equal(S(sheaf_alloc), 2);
 	unit_equal(S(rcu_pending), 1);
-	unit_equal(c->rcu_queued, 0);
+	unit_equal(plat_load(&c->rcu_queued), 0);
 	free_rcu_n(objects + 1, 3);
 	unit_equal(S(free_rcu_sheaf), 4);
 	unit_equal(S(rcu_pending), 4);
-	unit_equal(c->rcu_queued, 0); /* full, and still there */
+	unit_equal(plat_load(&c->rcu_queued), 0); /* full, and still there */
 	/* the next one queues it and needs a new one */
 	free_rcu_n(objects + 4, 1);
 	unit_equal(S(free_rcu_sheaf), 5);
 	unit_equal(S(sheaf_alloc), 3);
 	unit_equal(S(rcu_pending), 5);
 	unit_equal(S(rcu_pending_bytes), 5 * S(slab_size));
-	unit_equal(c->rcu_queued, 4);
+	unit_equal(plat_load(&c->rcu_queued), 4);
 	assert_true(unit_wait(is_waiting, NULL));
 	free_rcu_n(objects + 5, 12);
 	unit_equal(S(free_rcu_sheaf), 17);
 	unit_equal(S(rcu_pending), 17);
-	unit_equal(c->rcu_queued, 16);
+	unit_equal(plat_load(&c->rcu_queued), 16);
 	unit_equal(S(barn_put) + S(barn_put_fail) + S(sheaf_flush), 0);
 	unit_equal(S(free_fastpath) + S(free_slowpath) + S(free_rcu_sheaf_fail), 0);
 	/* four sheaves, of which the barn takes two */
@@ -202,7 +202,7 @@ static void test_counts_of_sheaves(void **state)
 	gate(false);
 	free_rcu_n(objects, 33); /* 8 sheaves, and one object */
 	unit_equal(S(sheaf_alloc), 2 + 8);
-	unit_equal(c->rcu_queued, 32);
+	unit_equal(plat_load(&c->rcu_queued), 32);
 	gate(true);
 	wait_quiet();
 	/* 2 full and 2 empty ones are kept, 4 freed */
@@ -470,7 +470,7 @@ static void test_barrier_fetches(void **state)
 		uslub_cache_free_rcu(c, objects[2 * cpu]);
 	}
 	unit_equal(S(rcu_pending), 4);
-	unit_equal(c->rcu_queued, 0);
+	unit_equal(plat_load(&c->rcu_queued), 0);
 	unit_on_cpu(0);
 	uslub_cache_barrier_rcu(c);
 	unit_equal(S(rcu_pending), 0);
@@ -494,7 +494,7 @@ static void test_shrink(void **state)
 	free_rcu_n(objects, 6);
 	unit_equal(uslub_cache_shrink(c), 0);
 	unit_equal(S(rcu_pending), 6);
-	unit_equal(c->rcu_queued, 6);
+	unit_equal(plat_load(&c->rcu_queued), 6);
 	unit_equal(S(objects), 6);
 	unit_equal(S(slabs), 1);
 	gate(true);
@@ -796,18 +796,18 @@ static void test_assistance(void **state)
 	free_rcu_n(objects, 5); /* the first one wakes the reclaimer */
 	gate(true);
 	assert_true(unit_wait(is_pacing, NULL));
-	unit_equal(c->rcu_queued, 4);
+	unit_equal(plat_load(&c->rcu_queued), 4);
 	unit_equal(S(barn_put), 0);
 	free_rcu_n(objects + 5, 3);
 	unit_equal(S(barn_put), 0);
 	free_rcu_n(objects + 8, 1); /* queues the second one */
 	unit_equal(S(barn_put), 1);
 	unit_equal(S(barn_full), 1);
-	unit_equal(c->rcu_queued, 4);
+	unit_equal(plat_load(&c->rcu_queued), 4);
 	/* whose grace period is not over */
 	free_rcu_n(objects + 9, 8);
 	unit_equal(S(barn_put), 1);
-	unit_equal(c->rcu_queued, 12);
+	unit_equal(plat_load(&c->rcu_queued), 12);
 	plat_store(&pace_for_long, false);
 	wait_quiet();
 	unit_equal(S(barn_put) + S(barn_put_fail), 4);
