@@ -4,7 +4,10 @@
  */
 #include <errno.h>
 #include <uslub/uslub.h>
+#ifndef WL_FLAVOR
 #include <urcu/urcu-memb.h>
+#define WL_FLAVOR urcu_memb_flavor
+#endif
 #include "instantiate.h"
 
 static inline void *ops_alloc(struct heap heap)
@@ -66,7 +69,7 @@ static int uslub_open(const struct wl_params *params, unsigned which, struct hea
 	};
 
 	if (params->workload->flags & WL_RCU)
-		args.rcu = &urcu_memb_flavor;
+		args.rcu = &WL_FLAVOR;
 	heap->size = wl_cache_size(params, which);
 	heap->cache = uslub_cache_create(wl_cache_name(params->workload, which), heap->size, &args);
 	return heap->cache ? 0 : -errno;

@@ -27,6 +27,8 @@
 
 #define WL_LINE_SIZE 64u
 
+#ifndef WL_OWN_TOUCH /* else the includer has his own */
+
 /* A user writes to what he allocates; without that the first miss would be somebody else's. */
 WL_STEP void wl_touch(void *object)
 {
@@ -41,6 +43,8 @@ WL_STEP void wl_touch_lines(void *object, size_t size)
 		*(volatile unsigned char *)((char *)object + offset) = 1;
 	__asm__ volatile("" : : "r"(object) : "memory");
 }
+
+#endif
 
 /* Remembers that memory ran out and passes on how far the loop had come. */
 WL_STEP uint64_t wl_fail(struct wl_thread *t, uint64_t done)

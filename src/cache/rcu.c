@@ -20,6 +20,7 @@
  *    some MiB are queued, and is not woken while there is no work. So disposal is spread over CPUs and
  *    time as the kernel's callbacks are, and a barn gets its sheaves one by one, when there is room, not
  *    in bursts that it must refuse; and there is no context switch and no membarrier for each sheaf.
+ *    A machine that has callbacks of its own, as a kernel does, disposes of sheaves by them instead.
  *    The reclaimer is no reader, so it need not be registered with any flavor. call_rcu is not used: its
  *    worker sleeps 10 ms for each batch, and its fork handlers could deadlock with ours.
  *
@@ -244,6 +245,11 @@ static void dispose_sheaf(struct uslub_sheaf *s)
 
 	put_matured(c, s);
 	plat_fetch_sub(&c->rcu_queued, n);
+}
+
+static void sheaf_callback(void *sheaf)
+{
+	dispose_sheaf(sheaf);
 }
 
 static struct uslub_cache *cache_of(void *object)
@@ -508,6 +514,7 @@ void rcu_wait(struct rcu_domain *d)
 	bool online = plat_rcu_wait_begin(d->flavor);
 	uint32_t seen;
 
+	plat_rcu_barrier(d->flavor);
 	plat_fetch_add(&d->waiters, 1);
 	for (;;) {
 		seen = plat_load_acquire(&d->done_futex);
@@ -611,6 +618,8 @@ uint64_t rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_b
 
 	s->node = to_barn ? node : NODE_NO_BARN;
 	queued = plat_fetch_add(&c->rcu_queued, s->fill) + s->fill;
+	if (plat_rcu_call(d->flavor, sheaf_callback, s))
+		return queued;
 	note_time(d);
 	s->next = plat_load(&d->queue[node].sheaves);
 	while (!plat_cas(&d->queue[node].sheaves, &s->next, s))

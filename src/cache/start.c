@@ -105,11 +105,11 @@ static bool lose(struct plat_lock *l)
 	uint64_t word;
 
 	forks_enter();
-	word = plat_load(&l->word) & ~PLAT_LOCK_SLEEPERS;
+	word = plat_lock_owner(l);
 	for (const struct fork *f = forks.urgent; f; f = f->next)
 		stands |= f->word == word;
 	/* It may have come to stand after it gave the lock away. */
-	stands = stands && (plat_load(&l->word) & ~PLAT_LOCK_SLEEPERS) == word && plat_lock_lose(l);
+	stands = stands && plat_lock_owner(l) == word && plat_lock_lose(l);
 	forks_leave();
 	return stands;
 }

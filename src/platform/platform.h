@@ -5,7 +5,9 @@
  *
  * There is one implementation per machine, chosen at compile time by the include path: platform/linux is
  * the real one. Hot operations are inline functions and macros of plat_atomic.h, plat_lock.h and
- * plat_percpu.h; cold ones are the functions declared here.
+ * plat_percpu.h; cold ones are the functions declared here. plat_touch(p), among the atomics, says to
+ * machines that count what memory costs that the core is about to reach into a free object, which another
+ * CPU may have used last; elsewhere it is nothing.
  *
  * Rules for every operation, unless its comment says otherwise:
  *  - int results are 0 or -errno; pointer results are NULL on failure; errno itself is never touched;
@@ -18,6 +20,7 @@
 
 #include "base/base.h"
 #include "platform/percpu.h" /* what the sequences do; the layout they work on */
+#include "platform/point.h"
 #include "platform/rank.h"
 #include "plat_atomic.h"
 #include "plat_lock.h"
@@ -96,6 +99,14 @@ int plat_thread_start(void *(*fn)(void *), void *arg);
 /* ---- RCU ------------------------------------------------------------------------------------------ */
 
 void plat_rcu_synchronize(const struct rcu_flavor_struct *flavor);
+
+/*
+ * plat_rcu_call - call fn(item) on this CPU when a grace period is over
+ * False where the machine has no such callbacks; then the core's own reclaimer has to do it.
+ * plat_rcu_barrier() waits until all of them have been called.
+ */
+bool plat_rcu_call(const struct rcu_flavor_struct *flavor, void (*fn)(void *), void *item);
+void plat_rcu_barrier(const struct rcu_flavor_struct *flavor);
 
 /* May the thread be a reader, so that it must not wait for a grace period? */
 bool plat_rcu_reader(const struct rcu_flavor_struct *flavor);

@@ -122,14 +122,17 @@ static void link_set(const struct slab *slab, const void *object, unsigned next)
 {
 	uint32_t *link = link_of(slab, object);
 
+	plat_touch(link);
 	*link = next ^ link_key(slab, link);
 }
 
 static unsigned link_get(const struct slab *slab, unsigned here)
 {
 	void *object = slab_object(slab, here - 1);
-	uint32_t *link = link_of(slab, object), next = *link ^ link_key(slab, link);
+	uint32_t *link = link_of(slab, object), next;
 
+	plat_touch(link);
+	next = *link ^ link_key(slab, link);
 	if (unlikely(next > slab->objects))
 		plat_fatal("cache %s: free object %p was written to: its link is corrupt",
 			   slab->class->name, object);

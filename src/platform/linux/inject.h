@@ -35,18 +35,10 @@
 #define SEQ_POINTS	     21
 
 /*
- * And places between sequences, by plat_point(): there, too, a test can make a thread dawdle, or have
- * plat_inject_hook called, which may do as it likes.
+ * And places between sequences, by plat_point() (platform/point.h): there, too, a test can make a thread dawdle,
+ * or have plat_inject_hook called, which may do as it likes.
  */
-#define POINT_FREED	   22 /* the slab's state says PARKED; it is not pushed yet */
-#define POINT_EMPTIED	   23 /* a parked slab's last object is free; nobody was told */
-#define POINT_TAKEN	   24 /* a shard's slabs are in hand */
-#define POINT_PUT_BACK	   25 /* a rest of them is about to go back */
-#define POINT_LISTING	   26 /* a held slab's state is read, and about to say LISTED */
-#define POINT_WALKED	   27 /* a held slab's chain was read, and is about to be cut off */
-#define POINT_SURPLUS	   28 /* what is too much of a chain is about to go back */
-#define POINT_RCU_DETACHED 29 /* replace_rcu(): a full sheaf is off its CPU and not queued yet */
-#define INJECT_POINTS	   28 /* those that only dawdle */
+#define INJECT_POINTS 28 /* those of platform/point.h that only dawdle come last */
 
 #ifdef USLUB_INJECT
 extern void (*plat_inject_hook)(unsigned point);

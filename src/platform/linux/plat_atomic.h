@@ -16,6 +16,8 @@
 #define plat_fetch_or(p, v)	 __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL)
 #define plat_fetch_and(p, v)	 __atomic_fetch_and(p, v, __ATOMIC_ACQ_REL)
 
+#define plat_touch(p) ((void)(p))
+
 /* Orders everything before against everything after. */
 #define plat_fence() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 

@@ -133,10 +133,16 @@ static inline void plat_unlock(struct plat_lock *l)
 	plat_lock_release(l);
 }
 
+/* The plat_self() of who holds it, or 0. */
+static inline uint64_t plat_lock_owner(const struct plat_lock *l)
+{
+	return plat_load(&l->word) & ~PLAT_LOCK_SLEEPERS;
+}
+
 /* Does the calling thread hold it? */
 static inline bool plat_lock_mine(const struct plat_lock *l)
 {
-	return (plat_load(&l->word) & ~PLAT_LOCK_SLEEPERS) == plat_self();
+	return plat_lock_owner(l) == plat_self();
 }
 
 /* ---- for fork ---- */

@@ -28,7 +28,7 @@ hidden unsigned plat_slot_shared(void);
 #else
 #error "uslub knows x86-64 and aarch64"
 #endif
-#include "percpu_shared.h"
+#include "platform/percpu_shared.h"
 
 /* The slot of the calling thread: its CPU, or a foreign one. A hint: it may move at once. */
 static inline unsigned plat_slot(void)

@@ -105,6 +105,20 @@ void plat_rcu_synchronize(const struct rcu_flavor_struct *flavor)
 	flavor->update_synchronize_rcu();
 }
 
+/* liburcu's call_rcu is not used: see rcu.c of the cache layer. */
+bool plat_rcu_call(const struct rcu_flavor_struct *flavor, void (*fn)(void *), void *item)
+{
+	(void)flavor;
+	(void)fn;
+	(void)item;
+	return false;
+}
+
+void plat_rcu_barrier(const struct rcu_flavor_struct *flavor)
+{
+	(void)flavor;
+}
+
 bool plat_rcu_reader(const struct rcu_flavor_struct *flavor)
 {
 	return flavor->read_ongoing();

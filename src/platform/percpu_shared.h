@@ -7,8 +7,8 @@
  * closed the slot, and in the child of a fork, where the holder is gone, they are what it takes to open
  * the slot again. Everything a holder does before it opens is such that the old word is still right.
  */
-#ifndef USLUB_LINUX_PERCPU_SHARED_H
-#define USLUB_LINUX_PERCPU_SHARED_H
+#ifndef USLUB_PERCPU_SHARED_H
+#define USLUB_PERCPU_SHARED_H
 
 #include "platform/percpu.h"
 #include "plat_atomic.h"
@@ -162,4 +162,4 @@ static inline enum seq_result shared_add(uint64_t *counter, uint64_t n)
 	return SEQ_DONE;
 }
 
-#endif /* USLUB_LINUX_PERCPU_SHARED_H */
+#endif /* USLUB_PERCPU_SHARED_H */

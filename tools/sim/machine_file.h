@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Machine files: what a simulated machine costs. */
+#ifndef TOOLS_SIM_MACHINE_FILE_H
+#define TOOLS_SIM_MACHINE_FILE_H
+
+#include "platform/sim/sim.h"
+
+/*
+ * machine_read - read a machine
+ * @name: of a preset, or the path of a file if it contains a '/'
+ *
+ * Returns NULL, or a message that says which line or field is wrong, for the caller to free.
+ */
+char *machine_read(const char *name, struct sim_machine *machine);
+
+/* One "name = value", as a line of a file has it. */
+char *machine_set(struct sim_machine *machine, const char *assignment);
+
+/* The names of the presets, separated by ", ", for the caller to free. */
+char *machine_list(void);
+
+#endif /* TOOLS_SIM_MACHINE_FILE_H */
