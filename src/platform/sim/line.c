@@ -190,7 +190,7 @@ void sim_access(const volatile void *p, enum sim_access how)
 {
 	if (unlikely(!sim_current))
 		return;
-	sim_sync(how == SIM_READ ? SIM_LOAD : how == SIM_WRITE ? SIM_STORE : SIM_RMW);
+	sim_sync(how == SIM_READ ? SIM_LOAD : how == SIM_WRITE ? SIM_STORE : SIM_RMW, p);
 	sim_sums.points++;
 	if (sim_exploring)
 		return;
@@ -198,9 +198,16 @@ void sim_access(const volatile void *p, enum sim_access how)
 		    machine.move_near, machine.move_far, SIM_TIME_OTHER);
 }
 
+bool sim_watched;
+
+void sim_exchanged(const volatile void *p, uint64_t before, uint64_t after)
+{
+	sim_tell(SIM_EXCHANGED, p, before, after);
+}
+
 void sim_use(const void *object, size_t size)
 {
-	sim_sync(SIM_STORE);
+	sim_sync(SIM_STORE, object);
 	if (sim_exploring)
 		return;
 	for (size_t offset = 0; offset < size; offset += CACHE_LINE)

@@ -29,13 +29,14 @@ bool plat_trylock(struct plat_lock *l)
 {
 	if (!sim_current)
 		return true;
-	sim_sync(SIM_LOCK);
+	sim_sync(SIM_LOCK, l);
 	sim_sums.points++;
 	own_line(l);
 	if (l->owner)
 		return false;
 	l->owner = (uint16_t)plat_self();
 	sim_current->locks++;
+	sim_tell(SIM_LOCKED, l, 0, 0);
 	return true;
 }
 
@@ -77,6 +78,7 @@ void plat_lock(struct plat_lock *l)
 		} while (l->owner);
 		l->owner = (uint16_t)plat_self();
 		sim_current->locks++;
+		sim_tell(SIM_LOCKED, l, 0, 0);
 		return;
 	}
 	cpu = cpu_now();
@@ -94,11 +96,12 @@ void plat_unlock(struct plat_lock *l)
 
 	if (!sim_current)
 		return;
-	sim_sync(SIM_UNLOCK);
+	sim_sync(SIM_UNLOCK, l);
 	sim_sums.points++;
 	if (!plat_lock_mine(l))
 		sim_give_up("unlock of rank %u by a thread that does not hold it", l->rank);
 	own_line(l);
+	sim_tell(SIM_UNLOCKING, l, 0, 0);
 	l->owner = 0;
 	sim_current->locks--;
 	if (!l->first)

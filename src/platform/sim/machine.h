@@ -18,9 +18,10 @@ struct sim_fiber {
 	enum fiber_state state;
 	bool counts; /* sim_run() waits for its end */
 	bool timed_out;
-	bool aborted;	/* its sequence must not commit */
-	bool foreign;	/* not registered for sequences */
-	unsigned locks; /* that it holds: nobody else gets its CPU */
+	bool aborted;	      /* its sequence must not commit */
+	bool foreign;	      /* not registered for sequences */
+	unsigned locks;	      /* that it holds: nobody else gets its CPU */
+	const void *sequence; /* what the last one works on */
 	unsigned read_nest;
 	uint64_t read_number;  /* of its read-side section */
 	const uint32_t *futex; /* what it waits on */
@@ -61,20 +62,34 @@ static inline struct sim_cpu *cpu_now(void)
 /* sched.c */
 hidden struct sim_fiber *fiber_of(unsigned number_plus_1);
 hidden void sched_start(void);
-hidden void sched_point(enum sim_point point);
+hidden void sched_point(enum sim_point point, const volatile void *what);
 hidden void sched_block(uint64_t until); /* until woken or that time */
 hidden void sched_wake(struct sim_fiber *f, uint64_t when);
 hidden void sched_spin(void); /* until sched_hand_over() */
 hidden void sched_hand_over(struct sim_fiber *f, uint64_t when);
 hidden void sched_yield_cpu(void);
 hidden unsigned sched_fibers(void);
+hidden void sched_alone(void); /* in the child of a fork: the other threads are gone */
 
 /* Others whose time it is come first. */
-static inline void sim_sync(enum sim_point point)
+static inline void sim_sync(enum sim_point point, const volatile void *what)
 {
 	if (unlikely(cpu_now()->clock >= sim_horizon))
-		sched_point(point);
+		sched_point(point, what);
 }
+
+/* Tells the explorer what has happened. */
+static inline void sim_tell(enum sim_event event, const volatile void *what, uint64_t before,
+			    uint64_t after)
+{
+	if (sim_exploring && sim_exploring->happened && sim_current)
+		sim_exploring->happened(sim_exploring->arg, event, what, before, after);
+}
+
+/* Does the strategy want it? False outside of all threads, and where it says nothing. */
+#define sim_wants(question)                                                                        \
+	(sim_current && sim_exploring && sim_exploring->question &&                                \
+	 sim_exploring->question(sim_exploring->arg))
 
 static inline void sim_charge(uint64_t ps, enum sim_time where)
 {

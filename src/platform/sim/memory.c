@@ -23,9 +23,12 @@ static struct {
 } freed[FREED_MAX];
 static unsigned nfreed;
 
+/* At the same place in every run, where nothing else lies, so that messages are the same as well. */
+#define ARENA_HINT ((void *)0x100000000000)
+
 void memory_start(void)
 {
-	char *p = mmap(NULL, ARENA_SIZE + ARENA_ALIGN, PROT_READ | PROT_WRITE,
+	char *p = mmap(ARENA_HINT, ARENA_SIZE + ARENA_ALIGN, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
@@ -36,17 +39,26 @@ void memory_start(void)
 
 static bool refused(void)
 {
-	return sim_current && sim_exploring && sim_exploring->fail &&
-	       sim_exploring->fail(sim_exploring->arg);
+	if (!sim_wants(fail))
+		return false;
+	sim_tell(SIM_REFUSED, NULL, 0, 0);
+	return true;
 }
 
 static void charge_call(size_t pages)
 {
 	if (!sim_current)
 		return;
-	sim_sync(SIM_STORE);
+	sim_sync(SIM_STORE, NULL);
 	if (!sim_exploring)
 		sim_charge(machine.syscall + pages * machine.fault, SIM_TIME_OTHER);
+}
+
+uint64_t sim_offset(const volatile void *p)
+{
+	uint64_t offset = (uint64_t)((const volatile char *)p - arena);
+
+	return arena && offset < ARENA_SIZE ? offset : UINT64_MAX;
 }
 
 static void *carve(size_t size, size_t align)

@@ -10,6 +10,10 @@ enum sim_access { SIM_READ, SIM_WRITE, SIM_ATOMIC };
 /* Lets others come first whose time it is, and charges for the line. */
 hidden void sim_access(const volatile void *p, enum sim_access how);
 
+/* Exploring, a compare-exchange that succeeded is told. */
+hidden extern bool sim_watched;
+hidden void sim_exchanged(const volatile void *p, uint64_t before, uint64_t after);
+
 hidden void plat_touch(const void *object);
 
 #define plat_load(p)                                                                               \
@@ -42,9 +46,13 @@ hidden void plat_touch(const void *object);
 #define plat_cas(p, old, v)                                                                        \
 	({                                                                                         \
 		__typeof__(*(p)) sim_value = (v);                                                  \
+		bool sim_done;                                                                     \
 		sim_access(p, SIM_ATOMIC);                                                         \
-		__atomic_compare_exchange_n(p, old, sim_value, false, __ATOMIC_RELAXED,            \
-					    __ATOMIC_RELAXED);                                     \
+		sim_done = __atomic_compare_exchange_n(p, old, sim_value, false, __ATOMIC_RELAXED, \
+						       __ATOMIC_RELAXED);                          \
+		if (unlikely(sim_watched) && sim_done)                                             \
+			sim_exchanged(p, (uint64_t) * (old), (uint64_t)sim_value);                 \
+		sim_done;                                                                          \
 	})
 
 #endif /* USLUB_SIM_PLAT_ATOMIC_H */

@@ -23,6 +23,8 @@ hidden unsigned plat_slot(void);
 hidden bool sim_sequence(unsigned cpu, const void *what);
 /* Before the store that commits. False: aborted. */
 hidden bool sim_commit(void);
+/* It commits, and its slot was closed meanwhile. */
+hidden void sim_straggled(void);
 
 #define SEQ_GATE_SHIFT 12
 _Static_assert(1u << SEQ_GATE_SHIFT >= PLAT_MAX_CPUS, "a gate must not look like a CPU");
@@ -31,6 +33,15 @@ _Static_assert(1u << SEQ_GATE_SHIFT >= PLAT_MAX_CPUS, "a gate must not look like
 	do {                                                                                       \
 		if (!sim_commit())                                                                 \
 			return SEQ_AGAIN;                                                          \
+		(to) = (value);                                                                    \
+	} while (0)
+
+#define SIM_COMMIT_SLOT(slot, to, value)                                                           \
+	do {                                                                                       \
+		if (!sim_commit())                                                                 \
+			return SEQ_AGAIN;                                                          \
+		if (unlikely((slot)->word & WORD_WHO))                                             \
+			sim_straggled();                                                           \
 		(to) = (value);                                                                    \
 	} while (0)
 
@@ -48,7 +59,7 @@ static inline enum seq_result sim_pop_n(unsigned cpu, struct percpu_slot *slot, 
 		return SEQ_EMPTY;
 	for (unsigned i = 0; i < k; i++)
 		objects[i] = slot->sheaf[word_which(w)]->objects[word_avail(w) - 1 - i];
-	SIM_COMMIT(slot->word, w + k * WORD_POP);
+	SIM_COMMIT_SLOT(slot, slot->word, w + k * WORD_POP);
 	*done = k;
 	return SEQ_DONE;
 }
@@ -67,7 +78,7 @@ static inline enum seq_result sim_push_n(unsigned cpu, struct percpu_slot *slot,
 		return SEQ_EMPTY;
 	for (unsigned i = 0; i < k; i++)
 		slot->sheaf[word_which(w)]->objects[word_avail(w) + i] = objects[i];
-	SIM_COMMIT(slot->word, w + k * WORD_PUSH);
+	SIM_COMMIT_SLOT(slot, slot->word, w + k * WORD_PUSH);
 	*done = k;
 	return SEQ_DONE;
 }
@@ -86,7 +97,7 @@ static inline enum seq_result sim_flip_pop(unsigned cpu, struct percpu_slot *slo
 		return SEQ_EMPTY;
 	w = shared_flip(slot, w, jump);
 	*object = other->objects[other->fill - 1];
-	SIM_COMMIT(slot->word, w + WORD_POP);
+	SIM_COMMIT_SLOT(slot, slot->word, w + WORD_POP);
 	return SEQ_DONE;
 }
 
@@ -104,7 +115,7 @@ static inline enum seq_result sim_flip_push(unsigned cpu, struct percpu_slot *sl
 		return SEQ_EMPTY;
 	w = shared_flip(slot, w, jump);
 	other->objects[other->fill] = object;
-	SIM_COMMIT(slot->word, w + WORD_PUSH);
+	SIM_COMMIT_SLOT(slot, slot->word, w + WORD_PUSH);
 	return SEQ_DONE;
 }
 
@@ -121,7 +132,7 @@ static inline enum seq_result sim_take_other(unsigned cpu, struct percpu_slot *s
 	other = slot->sheaf[!word_which(w)];
 	if (w & WORD_WHO || !other)
 		return SEQ_EMPTY;
-	SIM_COMMIT(slot->sheaf[!word_which(w)], NULL);
+	SIM_COMMIT_SLOT(slot, slot->sheaf[!word_which(w)], NULL);
 	*sheaf = other;
 	return SEQ_DONE;
 }
@@ -136,7 +147,7 @@ static inline enum seq_result sim_give_other(unsigned cpu, struct percpu_slot *s
 	w = slot->word;
 	if (w & WORD_WHO || slot->sheaf[!word_which(w)])
 		return SEQ_EMPTY;
-	SIM_COMMIT(slot->sheaf[!word_which(w)], sheaf);
+	SIM_COMMIT_SLOT(slot, slot->sheaf[!word_which(w)], sheaf);
 	return SEQ_DONE;
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "base/print.h"
 #include "platform/platform.h"
@@ -72,11 +73,14 @@ bool sim_sequence(unsigned cpu, const void *what)
 
 	if (!f)
 		return cpu == 0;
-	sim_sync(SIM_SEQ);
+	sim_sync(SIM_SEQ, what);
 	sim_sums.points++;
 	f->aborted = false;
-	if (f->cpu != cpu)
+	f->sequence = what;
+	if (f->cpu != cpu) {
+		sim_tell(SIM_MIGRATED, what, 0, 0);
 		return false;
+	}
 	if (!sim_exploring)
 		line_access((uintptr_t)what, SIM_ATOMIC, machine.sequence, machine.move_near,
 			    machine.move_far, SIM_TIME_SEQUENCE);
@@ -87,15 +91,23 @@ bool sim_commit(void)
 {
 	if (!sim_current || !sim_exploring)
 		return true;
-	sched_point(SIM_SEQ_COMMIT);
-	return !sim_current->aborted;
+	sched_point(SIM_SEQ_COMMIT, sim_current->sequence);
+	if (!sim_current->aborted && !sim_wants(abort))
+		return true;
+	sim_tell(SIM_ABORTED, sim_current->sequence, 0, 0);
+	return false;
+}
+
+void sim_straggled(void)
+{
+	sim_tell(SIM_STRAGGLED, sim_current->sequence, 0, 0);
 }
 
 int plat_membarrier(void)
 {
 	if (!sim_current)
 		return 0;
-	sim_sync(SIM_RMW);
+	sim_sync(SIM_RMW, NULL);
 	for (unsigned i = 1; i <= sched_fibers(); i++)
 		if (fiber_of(i) != sim_current)
 			fiber_of(i)->aborted = true;
@@ -108,7 +120,7 @@ void plat_point(unsigned point)
 {
 	(void)point;
 	if (sim_current && sim_exploring)
-		sched_point(SIM_STORE);
+		sched_point(SIM_STORE, NULL);
 }
 
 /* ---- time ----------------------------------------------------------------------------------------- */
@@ -138,7 +150,7 @@ void plat_wait(uint32_t *word, uint32_t value, uint64_t timeout)
 {
 	struct sim_fiber *f = sim_current;
 
-	sim_sync(SIM_LOAD);
+	sim_sync(SIM_LOAD, word);
 	if (*word != value)
 		return;
 	f->futex = word;
@@ -152,7 +164,7 @@ void plat_wake(uint32_t *word)
 
 	if (!sim_current)
 		return;
-	sim_sync(SIM_STORE);
+	sim_sync(SIM_STORE, word);
 	when = cpu_now()->clock + machine.wake;
 	for (unsigned i = 1; i <= sched_fibers(); i++)
 		if (fiber_of(i)->state == FIBER_BLOCKED && fiber_of(i)->futex == word)
@@ -161,11 +173,11 @@ void plat_wake(uint32_t *word)
 
 void sim_work(uint64_t ps)
 {
-	sim_sync(SIM_STORE);
+	sim_sync(SIM_STORE, NULL);
 	if (sim_exploring)
 		return;
 	sim_charge(ps, SIM_TIME_WORK);
-	sim_sync(SIM_STORE);
+	sim_sync(SIM_STORE, NULL);
 	rcu_callbacks();
 }
 
@@ -185,12 +197,48 @@ void sim_barrier_wait(struct sim_barrier *b, unsigned all)
 
 /* ---- process -------------------------------------------------------------------------------------- */
 
+#define HANDLERS 4u
+
+static struct {
+	void (*prepare)(void);
+	void (*parent)(void);
+	void (*child)(void);
+} handlers[HANDLERS];
+static unsigned nhandlers;
+static bool in_child;
+
 int plat_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
 {
-	(void)prepare;
-	(void)parent;
-	(void)child;
+	if (nhandlers == HANDLERS)
+		return -ENOMEM;
+	handlers[nhandlers].prepare = prepare;
+	handlers[nhandlers].parent = parent;
+	handlers[nhandlers++].child = child;
 	return 0;
+}
+
+bool sim_in_child(void)
+{
+	return in_child;
+}
+
+/* While the parent waits for the child none of its threads runs: they take turns in one host thread. */
+int sim_fork(int *status)
+{
+	pid_t pid;
+
+	for (unsigned i = nhandlers; i--;)
+		handlers[i].prepare();
+	pid = fork();
+	if (!pid) {
+		in_child = true;
+		sched_alone();
+	}
+	while (pid > 0 && waitpid(pid, status, 0) < 0 && errno == EINTR)
+		;
+	for (unsigned i = 0; i < nhandlers; i++)
+		(pid ? handlers[i].parent : handlers[i].child)();
+	return pid;
 }
 
 uint64_t plat_signals_block(void)

@@ -163,14 +163,14 @@ void plat_rcu_synchronize(const struct rcu_flavor_struct *flavor)
 
 void sim_read_lock(void)
 {
-	sim_sync(SIM_STORE);
+	sim_sync(SIM_STORE, NULL);
 	if (!sim_current->read_nest++)
 		sim_current->read_number = ++sections;
 }
 
 void sim_read_unlock(void)
 {
-	sim_sync(SIM_STORE);
+	sim_sync(SIM_STORE, NULL);
 	sim_current->read_nest--;
 }
 

@@ -213,7 +213,11 @@ void sched_wake(struct sim_fiber *f, uint64_t when)
 	struct sim_cpu *cpu = &sim_cpus[f->cpu];
 
 	end_wait(f);
+	if (f->state == FIBER_ENDED)
+		return; /* it was lost in a fork, in the queue of a lock */
 	f->state = FIBER_RUNNABLE;
+	if (sim_exploring)
+		return;
 	append(f);
 	if (!cpu->place && !cpu->spins) {
 		cpu->clock = max(cpu->clock, when);
@@ -227,6 +231,7 @@ static void fire_first_wait(void)
 	struct sim_fiber *f = &fibers[waits.items[0]];
 
 	f->timed_out = true;
+	sim_tell(SIM_EXPIRED, f->futex, 0, 0);
 	sched_wake(f, f->wakes_at);
 }
 
@@ -260,6 +265,8 @@ static struct sim_fiber *by_time(void)
 
 /* ---- exploring ------------------------------------------------------------------------------------ */
 
+static uint64_t passed_time;
+
 static struct sim_fiber *by_strategy(enum sim_point point)
 {
 	unsigned threads[SIM_FIBERS_MAX], n = 0, cpu;
@@ -268,10 +275,10 @@ static struct sim_fiber *by_strategy(enum sim_point point)
 
 	if (!counted)
 		return NULL;
-	sim_sums.points++;
+	passed_time += EXPLORE_STEP;
 	for (cpu = 0; cpu < machine.cpus; cpu++)
-		sim_cpus[cpu].clock = sim_sums.points * EXPLORE_STEP;
-	while (waits.n && fibers[waits.items[0]].wakes_at <= sim_sums.points * EXPLORE_STEP)
+		sim_cpus[cpu].clock = passed_time;
+	while (waits.n && (fibers[waits.items[0]].wakes_at <= passed_time || sim_wants(expire)))
 		fire_first_wait();
 	if (sim_current && sim_current->state == FIBER_RUNNABLE)
 		threads[n++] = sim_current->number;
@@ -303,12 +310,14 @@ static void run_next(enum sim_point point)
 
 /* ---- for the other files -------------------------------------------------------------------------- */
 
-void sched_point(enum sim_point point)
+void sched_point(enum sim_point point, const volatile void *what)
 {
 	struct sim_cpu *cpu = cpu_now();
 
 	if (sim_exploring) {
 		run_next(point);
+		if (sim_exploring->passed)
+			sim_exploring->passed(sim_exploring->arg, point, what);
 		return;
 	}
 	if (cpu->clock >= cpu->slice_ends) {
@@ -330,6 +339,8 @@ void sched_block(uint64_t until)
 	f->wakes_at = until;
 	if (until != SIM_NEVER)
 		heap_add(&waits, f->number);
+	if (sim_exploring && sim_exploring->passed)
+		sim_exploring->passed(sim_exploring->arg, SIM_BLOCK, f->futex);
 	if (!sim_exploring) {
 		take_first(cpu);
 		if (!cpu->first)
@@ -366,7 +377,7 @@ void sched_yield_cpu(void)
 	struct sim_cpu *cpu = cpu_now();
 
 	if (sim_exploring) {
-		sched_point(SIM_YIELD);
+		sched_point(SIM_YIELD, NULL);
 		return;
 	}
 	sim_charge(YIELD_COST, SIM_TIME_OTHER);
@@ -436,6 +447,11 @@ int plat_thread_start(void *(*fn)(void *), void *arg)
 {
 	struct started *s = malloc(sizeof(*s));
 
+	if (sim_wants(fail)) {
+		sim_tell(SIM_REFUSED, NULL, 0, 0);
+		free(s);
+		return -11;
+	}
 	if (!s)
 		return -12;
 	*s = (struct started){ fn, arg };
@@ -449,6 +465,28 @@ int plat_thread_start(void *(*fn)(void *), void *arg)
 void sim_explore(const struct sim_strategy *strategy)
 {
 	sim_exploring = strategy;
+	sim_watched = strategy && strategy->happened;
+}
+
+void sim_pass(uint64_t ps)
+{
+	passed_time += ps;
+}
+
+unsigned sim_self(void)
+{
+	return sim_current ? sim_current->number : SIM_NOBODY;
+}
+
+void sched_alone(void)
+{
+	for (unsigned i = 0; i < nfibers; i++)
+		if (&fibers[i] != sim_current) {
+			end_wait(&fibers[i]);
+			fibers[i].state = FIBER_ENDED;
+			fibers[i].read_nest = 0;
+		}
+	counted = sim_current->counts;
 }
 
 void sim_run(void)

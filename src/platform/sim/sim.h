@@ -148,18 +148,53 @@ enum sim_point {
 	SIM_POINTS
 };
 
+enum sim_event {
+	SIM_EXCHANGED, /* a compare-exchange succeeded: the word before and after */
+	SIM_LOCKED,
+	SIM_UNLOCKING,
+	SIM_ABORTED,   /* a sequence that was under way did not commit */
+	SIM_MIGRATED,  /* a sequence began on a CPU that the thread has left */
+	SIM_STRAGGLED, /* a sequence committed to a slot that was closed meanwhile */
+	SIM_EXPIRED,   /* a wait ended by its timeout */
+	SIM_REFUSED,   /* the machine had no memory, or no thread */
+	SIM_EVENTS
+};
+
 /*
  * Decides, at every point, which of the runnable threads goes on, and whether it is on another CPU by then.
+ * All but choose may be NULL.
  * @choose: returns an index below n; threads[0] is the one that has come to the point, if it can go on
  * @migrate: returns the CPU on which the thread goes on
- * @fail: shall this request for memory fail?
+ * @expire: shall the first of the waits with a timeout end now?
+ * @abort: shall the sequence that is about to commit not do so, as after a signal?
+ * @fail: shall this request for memory or for a thread fail?
+ * @passed: the thread goes on past the point, to do what it announced
  */
 struct sim_strategy {
 	unsigned (*choose)(void *arg, enum sim_point point, const unsigned *threads, unsigned n);
 	unsigned (*migrate)(void *arg, unsigned thread, unsigned cpu);
+	bool (*expire)(void *arg);
+	bool (*abort)(void *arg);
 	bool (*fail)(void *arg);
+	void (*passed)(void *arg, enum sim_point point, const volatile void *what);
+	void (*happened)(void *arg, enum sim_event event, const volatile void *what,
+			 uint64_t before, uint64_t after);
 	void *arg;
 };
 void sim_explore(const struct sim_strategy *strategy);
+
+#define SIM_NOBODY UINT32_MAX
+unsigned sim_self(void);    /* the number of the thread that runs, from 0; or SIM_NOBODY */
+void sim_pass(uint64_t ps); /* lets time pass for everybody */
+bool sim_in_child(void);    /* is this process the child of sim_fork()? */
+uint64_t sim_offset(const volatile void *p); /* in the simulated memory, or UINT64_MAX */
+
+/*
+ * sim_fork - fork the process, with the handlers that were given to plat_atfork()
+ * @status: of the child, in the parent, which waits for it to end
+ *
+ * In the child, which gets 0, the calling thread is the only one. Returns below 0 where fork(2) fails.
+ */
+int sim_fork(int *status);
 
 #endif /* USLUB_SIM_H */
