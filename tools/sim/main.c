@@ -8,12 +8,14 @@
  * those moments, and at instants in between, is read while the machine stands still.
  */
 #include <argp.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 #include <uslub/uslub.h>
 #include "../../workloads/mailbox.h"
 #include "../../workloads/ring.h"
@@ -414,10 +416,30 @@ static int prepare_machine(void)
 	return 0;
 }
 
+/* The explorer is a program beside this one: the core in it is compiled otherwise. */
+static int explore(char **argv)
+{
+	char path[4096];
+	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 32);
+	char *slash;
+
+	tool_name = "uslub-sim";
+	path[n > 0 ? n : 0] = '\0';
+	slash = strrchr(path, '/');
+	if (slash) {
+		strcpy(slash + 1, "uslub-sim-explore");
+		execv(path, argv + 1);
+	}
+	tool_error("cannot start %s: %s", path, strerror(errno));
+	return TOOL_EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
 	int error;
 
+	if (argc > 1 && !strcmp(argv[1], "explore"))
+		return explore(argv);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	tool_name = "uslub sim";
 	o = (struct options){ .machine = "epyc192",
