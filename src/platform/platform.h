@@ -25,6 +25,7 @@
 #include "plat_atomic.h"
 #include "plat_lock.h"
 #include "plat_percpu.h"
+#include "platform/raise.h"
 
 struct rcu_flavor_struct;
 

@@ -165,46 +165,7 @@ static inline enum seq_result sim_add(unsigned cpu, uint64_t *counter, uint64_t 
 #define seq_dispatch(name, cpu, ...)                                                               \
 	(likely((cpu) < plat_seq_limit) ? sim_##name(cpu, __VA_ARGS__) : shared_##name(__VA_ARGS__))
 
-static inline enum seq_result seq_pop_n(unsigned cpu, struct percpu_slot *slot, unsigned n,
-					void **objects, unsigned *done)
-{
-	return seq_dispatch(pop_n, cpu, slot, n, objects, done);
-}
-
-static inline enum seq_result seq_push_n(unsigned cpu, struct percpu_slot *slot, unsigned n,
-					 void *const *objects, unsigned *done)
-{
-	return seq_dispatch(push_n, cpu, slot, n, objects, done);
-}
-
-static inline enum seq_result seq_flip_pop(unsigned cpu, struct percpu_slot *slot, void **object,
-					   int *jump)
-{
-	return seq_dispatch(flip_pop, cpu, slot, object, jump);
-}
-
-static inline enum seq_result seq_flip_push(unsigned cpu, struct percpu_slot *slot, void *object,
-					    int *jump)
-{
-	return seq_dispatch(flip_push, cpu, slot, object, jump);
-}
-
-static inline enum seq_result seq_take_other(unsigned cpu, struct percpu_slot *slot,
-					     struct uslub_sheaf **sheaf)
-{
-	return seq_dispatch(take_other, cpu, slot, sheaf);
-}
-
-static inline enum seq_result seq_give_other(unsigned cpu, struct percpu_slot *slot,
-					     struct uslub_sheaf *sheaf)
-{
-	return seq_dispatch(give_other, cpu, slot, sheaf);
-}
-
-static inline enum seq_result seq_add(unsigned cpu, uint64_t *counter, uint64_t n)
-{
-	return seq_dispatch(add, cpu, counter, n);
-}
+#include "platform/percpu_dispatch.inc"
 
 /* The two fast ones, which find the CPU themselves; see platform/linux/plat_percpu.h. */
 static inline void *seq_pop(struct percpu_slot *const *base, const uint32_t *limit, uint32_t gate)

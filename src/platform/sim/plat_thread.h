@@ -38,27 +38,4 @@ static inline bool plat_thread_busy(void)
 /* Somebody else may come here, when exploring. */
 hidden void plat_point(unsigned point);
 
-static inline uint32_t plat_raise(uint32_t *count)
-{
-	return plat_fetch_add(count, 1) >> 16;
-}
-
-static inline void plat_lower(uint32_t *count, uint32_t generation)
-{
-	uint32_t old = plat_load(count);
-
-	while (old >> 16 == generation && !plat_cas(count, &old, old - 1))
-		;
-}
-
-static inline uint32_t plat_raised(const uint32_t *count)
-{
-	return plat_load_acquire(count) & 0xffff;
-}
-
-static inline void plat_raise_anew(uint32_t *count)
-{
-	*count = ((*count >> 16) + 1) << 16;
-}
-
 #endif /* USLUB_SIM_PLAT_THREAD_H */
