@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "../uslub/tool.h"
 #include "machine_file.h"
 
@@ -94,6 +95,18 @@ char *machine_set(struct sim_machine *machine, const char *assignment)
 	return NULL;
 }
 
+const char *machine_field(const struct sim_machine *machine, unsigned i, double *value)
+{
+	const char *at;
+
+	if (i >= FIELDS)
+		return NULL;
+	at = (const char *)machine + fields[i].offset;
+	*value = fields[i].kind == NUMBER ? *(const unsigned *)at
+					  : (double)*(const uint64_t *)at / (double)SIM_NS;
+	return fields[i].name;
+}
+
 static char *read_line(struct sim_machine *machine, char *line, bool *seen)
 {
 	const struct field *field;
@@ -136,17 +149,60 @@ static char *read_file(FILE *file, const char *path, struct sim_machine *machine
 	for (size_t i = 0; i < FIELDS; i++)
 		if (!seen[i])
 			return tool_format("%s: field '%s' is missing", path, fields[i].name);
-	if (!machine->cpus || !machine->nodes || machine->nodes > machine->cpus)
-		return tool_format(
-			"%s: a machine has at least one CPU, and no more nodes than CPUs", path);
-	return NULL;
+	message = machine_check(machine);
+	if (!message)
+		return NULL;
+	with_line = tool_format("%s: %s", path, message);
+	free(message);
+	return with_line;
 }
 
-static const char *directory(void)
+/*
+ * Where the presets are: in USLUB_MACHINES; beside the program, where it was built; else where they are
+ * installed. For the caller to free.
+ */
+static char *directory(void)
 {
 	const char *given = getenv("USLUB_MACHINES");
+	char program[4096], *beside;
+	ssize_t n;
 
-	return given ? given : USLUB_MACHINES_DIR;
+	if (given)
+		return tool_copy(given);
+	n = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	if (n > 0) {
+		program[n] = '\0';
+		*strrchr(program, '/') = '\0';
+		beside = tool_format("%s/sim/machines", program);
+		if (!access(beside, R_OK | X_OK))
+			return beside;
+		free(beside);
+	}
+	return tool_copy(USLUB_MACHINES_DIR);
+}
+
+char *machine_path(const char *name)
+{
+	char *folder, *path;
+
+	if (strchr(name, '/'))
+		return tool_copy(name);
+	folder = directory();
+	path = tool_format("%s/%s.machine", folder, name);
+	free(folder);
+	return path;
+}
+
+char *machine_check(const struct sim_machine *machine)
+{
+	if (!machine->cpus || machine->cpus > SIM_CPUS_MAX)
+		return tool_format("a machine has 1 to %u CPUs, not %u", SIM_CPUS_MAX,
+				   machine->cpus);
+	if (!machine->nodes || machine->nodes > SIM_NODES_MAX || machine->nodes > machine->cpus)
+		return tool_format("a machine of %u CPUs has 1 to %u nodes, not %u", machine->cpus,
+				   machine->cpus < SIM_NODES_MAX ? machine->cpus : SIM_NODES_MAX,
+				   machine->nodes);
+	return NULL;
 }
 
 char *machine_read(const char *name, struct sim_machine *machine)
@@ -156,8 +212,7 @@ char *machine_read(const char *name, struct sim_machine *machine)
 	FILE *file;
 
 	memset(machine, 0, sizeof(*machine));
-	path = strchr(name, '/') ? tool_copy(name)
-				 : tool_format("%s/%s.machine", directory(), name);
+	path = machine_path(name);
 	file = fopen(path, "r");
 	if (!file && errno == ENOENT && !strchr(name, '/')) {
 		list = machine_list();
@@ -187,8 +242,8 @@ static int is_machine(const struct dirent *entry)
 char *machine_list(void)
 {
 	struct dirent **entries;
-	int n = scandir(directory(), &entries, is_machine, alphasort);
-	char *list = tool_copy("");
+	char *list = tool_copy(""), *folder = directory();
+	int n = scandir(folder, &entries, is_machine, alphasort);
 
 	for (int i = 0; i < n; i++) {
 		char *longer = tool_format("%s%s%.*s", list, i ? ", " : "",
@@ -201,5 +256,6 @@ char *machine_list(void)
 	}
 	if (n >= 0)
 		free(entries);
+	free(folder);
 	return list;
 }

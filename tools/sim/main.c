@@ -59,6 +59,14 @@ static struct sim_totals totals_before, totals_after;
 static uint64_t measured_from, measured_to;
 static uint64_t rest_slabs;
 static int close_error;
+static volatile sig_atomic_t interrupted;
+
+/* Ctrl-C ends the run early; what was counted until then is written. */
+static void on_interrupt(int signal)
+{
+	(void)signal;
+	interrupted = 1;
+}
 
 static void read_all(struct reading *r)
 {
@@ -147,7 +155,7 @@ static uint64_t run_until(struct wl_thread *t, uint64_t end, bool watch)
 	uint64_t done = 0, next = watch ? sim_now() : end, step = (end - next) / INSTANTS + 1;
 	unsigned seen = 0;
 
-	while (sim_now() < end && !t->failed) {
+	while (sim_now() < end && !t->failed && !interrupted) {
 		uint64_t n = run_one(t);
 
 		done += n;
@@ -244,17 +252,24 @@ static json_t *encode_values(void)
 	return values;
 }
 
+static json_t *encode_time(uint64_t from, uint64_t to)
+{
+	return json_real((double)(to - from) / (double)SIM_NS);
+}
+
 static json_t *encode_sim(void)
 {
-	static const char *const names[SIM_TIMES] = { "work", "sequence", "lock", "line", "other" };
-	json_t *json = json_object(), *time = json_object();
+	json_t *json = json_object(), *time = json_array(), *wait = json_array();
 
+	/* By enum sim_time, and by enum plat_rank. */
 	for (unsigned i = 0; i < SIM_TIMES; i++)
-		json_object_set_new(
-			time, names[i],
-			json_real((double)(totals_after.time[i] - totals_before.time[i]) /
-				  (double)SIM_NS));
+		json_array_append_new(time,
+				      encode_time(totals_before.time[i], totals_after.time[i]));
+	for (unsigned i = 0; i < SIM_RANKS; i++)
+		json_array_append_new(
+			wait, encode_time(totals_before.lock_wait[i], totals_after.lock_wait[i]));
 	json_object_set_new(json, "time_ns", time);
+	json_object_set_new(json, "lock_wait_ns", wait);
 	json_object_set_new(
 		json, "lines_near",
 		json_integer((json_int_t)(totals_after.moves_near - totals_before.moves_near)));
@@ -276,12 +291,14 @@ static int write_result(void)
 {
 	struct uslub_policy policy = params.policy;
 	json_t *json = json_object(), *p = json_object();
-	uint64_t sum = 0;
+	uint64_t sum = 0, corrupt = 0;
 
 	/* A message is received once. */
-	for (unsigned i = 0; i < o.threads; i++)
+	for (unsigned i = 0; i < o.threads; i++) {
 		if (!(o.workload->flags & (WL_PAIRS | WL_GROUPS)) || i % 2)
 			sum += ops[i];
+		corrupt += threads[i].corrupt;
+	}
 	for (unsigned i = 0; i < policy_count; i++)
 		json_object_set_new(
 			p, policy_entries[i].name,
@@ -293,6 +310,12 @@ static int write_result(void)
 	json_object_set_new(json, "growth",
 			    json_integer((json_int_t)(after.values[USLUB_STAT_objects] -
 						      before.values[USLUB_STAT_objects])));
+	json_object_set_new(json, "parked_growth",
+			    json_integer((json_int_t)(after.values[USLUB_STAT_parked] -
+						      before.values[USLUB_STAT_parked])));
+	json_object_set_new(json, "corrupt", json_integer((json_int_t)corrupt));
+	if (interrupted)
+		json_object_set_new(json, "partial", json_true());
 	json_object_set_new(json, "policy", p);
 	json_object_set_new(json, "values", encode_values());
 	json_object_set_new(json, "sim", encode_sim());
@@ -409,6 +432,11 @@ static int prepare_machine(void)
 		machine_used.cpus = o.cpus;
 	if (o.nodes)
 		machine_used.nodes = o.nodes;
+	message = machine_check(&machine_used);
+	if (message) {
+		tool_error("%s", message);
+		return -1;
+	}
 	if (!o.threads)
 		o.threads = machine_used.cpus;
 	sim_failed = fail;
@@ -441,6 +469,7 @@ int main(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "explore"))
 		return explore(argv);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	signal(SIGINT, on_interrupt);
 	tool_name = "uslub sim";
 	o = (struct options){ .machine = "epyc192",
 			      .policy = "",

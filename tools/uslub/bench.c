@@ -60,8 +60,7 @@ static int measure_all(struct bench *b)
 			int error;
 
 			progress.run = &b->runs[i];
-			error = bench_spawn(b, progress.run, &progress.run->results[round],
-					    show_progress, &progress);
+			error = bench_spawn(b, progress.run, round, show_progress, &progress);
 			wipe_progress(&progress);
 			if (error)
 				return error;
@@ -162,15 +161,13 @@ static void free_bench(struct bench *b)
 	free(b->allocators);
 }
 
-int command_bench(int argc, char **argv)
+int bench_run_all(const struct bench_options *options)
 {
-	struct bench_options options;
-	struct bench b = { .options = &options };
+	struct bench b = { .options = options };
 	int error = 0;
 
-	bench_parse(argc, argv, &options);
-	if (options.plot)
-		error = bench_plot_check(options.plot);
+	if (options->plot)
+		error = bench_plot_check(options->plot);
 	bench_catch_interrupts();
 	if (!error)
 		error = bench_plan(&b);
@@ -179,6 +176,16 @@ int command_bench(int argc, char **argv)
 	if (!error)
 		error = finish(&b);
 	free_bench(&b);
+	return error;
+}
+
+int command_bench(int argc, char **argv)
+{
+	struct bench_options options;
+	int error;
+
+	bench_parse(argc, argv, &options);
+	error = bench_run_all(&options);
 	free(options.matrix);
 	return error;
 }

@@ -28,6 +28,7 @@
 #include <uslub/uslub.h>
 #include "../../workloads/workload.h"
 #include "allocators.h"
+#include "sim.h"
 
 enum bench_format {
 	BENCH_TABLE,
@@ -55,9 +56,11 @@ enum bench_format {
  * @memory_limit: bytes of resident memory at which a run is ended early
  * @before, @after, @matrix, @allocators: texts from the command line, or NULL
  * @policy, @variant, @cpus: of a worker, which runs one configuration
+ * @sim: of `uslub sim`, else NULL
  */
 struct bench_options {
 	const struct workload *workload;
+	const struct sim_options *sim;
 	unsigned threads;
 	bool threads_given;
 	double seconds;
@@ -112,6 +115,7 @@ struct bench_options {
  * @has_values: @policy and @values are filled: the allocator has statistics
  * @policy: the policy in force
  * @values: of counters what was counted while measuring; of gauges the mean; of others the value
+ * @sim: of a simulated machine
  */
 struct bench_result {
 	bool valid;
@@ -130,6 +134,7 @@ struct bench_result {
 	bool has_values;
 	struct uslub_policy policy;
 	double values[USLUB_STAT_COUNT];
+	struct sim_result sim;
 };
 
 /*
@@ -140,6 +145,7 @@ struct bench_result {
  * @variant: of the workload
  * @threads: how many
  * @cpus: "N,N,..." to pin the threads to, or NULL
+ * @machine_cpus, @machine_nodes: of a simulated machine
  * @results: of each round
  */
 struct bench_run {
@@ -149,6 +155,8 @@ struct bench_run {
 	unsigned variant;
 	unsigned threads;
 	char *cpus;
+	unsigned machine_cpus;
+	unsigned machine_nodes;
 	struct bench_result *results;
 };
 
@@ -184,6 +192,13 @@ struct bench_spread {
 };
 
 /*
+ * bench.c
+ *
+ * bench_run_all - plan, measure and report what the options ask for; returns the exit status
+ */
+int bench_run_all(const struct bench_options *options);
+
+/*
  * bench_options.c
  *
  * bench_fixed_work - whether a round is so much work, rather than so much time
@@ -197,8 +212,8 @@ unsigned bench_online_cpus(int **cpus);
 
 /* bench_spawn.c */
 bool bench_spawn_probe(const struct allocator *allocator);
-int bench_spawn(struct bench *b, const struct bench_run *run, struct bench_result *result,
-		void (*tick)(void *), void *arg);
+int bench_spawn(struct bench *b, const struct bench_run *run, unsigned round, void (*tick)(void *),
+		void *arg);
 void bench_catch_interrupts(void);
 
 /*
@@ -217,12 +232,15 @@ void bench_groups_wake(struct bench_groups *groups);
 /*
  * bench_model.c
  *
+ * bench_unit       - what throughput is given in, for the caller to free: "ops/s", and of a simulated
+ *                    machine that it is a model's, and which
  * bench_throughput - operations per second over the rounds of a run
  * bench_ns_per_op  - nanoseconds of one CPU per operation
  * bench_elapsed    - seconds that the work of a round took
  * bench_peak_rss   - the largest of all rounds
  * bench_corrupt    - messages that did not arrive as they had been sent, in all rounds
  */
+char *bench_unit(const struct bench *b);
 struct bench_spread bench_throughput(const struct bench *b, const struct bench_run *run);
 struct bench_spread bench_elapsed(const struct bench *b, const struct bench_run *run);
 struct bench_spread bench_ns_per_op(const struct bench *b, const struct bench_run *run);
@@ -246,6 +264,7 @@ enum bench_section {
 	BENCH_DERIVED,
 	BENCH_TRANSITIONS,
 	BENCH_CHECKS,
+	BENCH_SIMULATION,
 	BENCH_LATENCY,
 };
 
@@ -313,5 +332,15 @@ void bench_markdown(const struct bench *b, FILE *out);
 /* bench_plot.c: both return 0 or an exit status, after a message. */
 int bench_plot_check(const char *file);
 int bench_plot(const struct bench *b, const char *file);
+
+/*
+ * sim_sweep.c
+ *
+ * sim_sweep_text - the table over the number of CPUs
+ * sim_sweep_plot - the script for gnuplot that draws it, to follow where bench_plot() says to which file
+ */
+void sim_sweep_text(const struct bench *b, FILE *out, unsigned width, const char *bold,
+		    const char *plain);
+void sim_sweep_plot(const struct bench *b, FILE *out);
 
 #endif /* TOOLS_BENCH_H */

@@ -102,11 +102,84 @@ static json_t *json_latencies(const struct bench *b, const struct bench_run *run
 	return object;
 }
 
+static json_t *json_simulation(const struct bench *b, const struct bench_run *run,
+			       const struct bench_result *total)
+{
+	static const char *const parts[SIM_TIMES] = {
+		[SIM_TIME_WORK] = "work",  [SIM_TIME_SEQUENCE] = "fast_paths",
+		[SIM_TIME_LOCK] = "locks", [SIM_TIME_LINE] = "lines",
+		[SIM_TIME_OTHER] = "rest",
+	};
+	const struct sim_result *sim = &total->sim;
+	json_t *object = json_object(), *times = json_object(), *waits = json_object();
+
+	json_object_set_new(object, "cpus", json_integer(run->machine_cpus));
+	json_object_set_new(object, "nodes", json_integer(run->machine_nodes));
+	json_object_set_new(object, "threads", json_integer(run->threads));
+	for (unsigned i = 0; i < SIM_TIMES; i++)
+		json_object_set_new(times, parts[i], json_measure(sim->time_ns[i]));
+	json_object_set_new(object, "time_ns", times);
+	for (unsigned i = 0; i < SIM_RANKS; i++)
+		if (sim_lock_name(i))
+			json_object_set_new(waits, sim_lock_name(i),
+					    json_measure(sim->lock_wait_ns[i]));
+	json_object_set_new(object, "lock_wait_ns", waits);
+	json_object_set_new(object, "ops", json_integer((json_int_t)total->ops));
+	json_object_set_new(object, "lines_near", json_measure(sim->lines_near));
+	json_object_set_new(object, "lines_far", json_measure(sim->lines_far));
+	json_object_set_new(object, "lines_fetched", json_measure(sim->lines_fetched));
+	json_object_set_new(object, "slabs_at_rest", json_measure(sim->rest_slabs));
+	json_object_set_new(object, "grace_periods", json_measure(sim->grace_periods));
+	json_object_set_new(object, "seam_operations", json_measure(sim->points));
+	if (b->options->sim->speed)
+		json_object_set_new(object, "seam_operations_per_host_second",
+				    json_measure(1e9 * sim->points / sim->host_ns));
+	return object;
+}
+
+/* The machine as it was simulated, field by field. */
+static json_t *json_machine(const struct bench *b)
+{
+	const struct sim_options *sim = b->options->sim;
+	json_t *object = json_object(), *fields = json_object();
+	const char *name;
+	double value;
+
+	json_object_set_new(object, "name", json_string(sim->machine.name));
+	for (unsigned i = 0; (name = machine_field(&sim->machine, i, &value)); i++)
+		json_object_set_new(fields, name, json_measure(value));
+	json_object_set_new(object, "fields", fields);
+	json_object_set_new(object, "seed", json_integer((json_int_t)sim->seed));
+	json_object_set_new(object, "warmup_ms", json_measure(sim->warmup_ms));
+	json_object_set_new(object, "time_ms", json_measure(sim->ms));
+	return object;
+}
+
+static json_t *json_published(const struct bench *b)
+{
+	json_t *list = json_array();
+	struct sim_figure f;
+
+	for (bool more = sim_published_begin(b, &f); more; more = sim_published_next(b, &f)) {
+		json_t *one = json_object();
+
+		json_object_set_new(one, "figure", json_string(f.key));
+		json_object_set_new(one, "unit", json_string(f.unit));
+		json_object_set_new(one, "published", json_real(f.published));
+		if (f.said)
+			json_object_set_new(one, "published_as", json_string(f.said));
+		json_object_set_new(one, "model", json_real(f.model));
+		json_object_set_new(one, "used_to_fit", json_boolean(f.fitted));
+		json_array_append_new(list, one);
+	}
+	return list;
+}
+
 static json_t *json_run(const struct bench *b, const struct bench_run *run)
 {
 	struct bench_spread ops = bench_throughput(b, run), ns = bench_ns_per_op(b, run);
 	json_t *object = json_object(), *throughput = json_object(), *per_op = json_object();
-	char *unit = tool_format("%s/s", b->options->workload->unit);
+	char *unit = bench_unit(b);
 	struct bench_result total;
 
 	bench_total(b, run, &total);
@@ -114,17 +187,24 @@ static json_t *json_run(const struct bench *b, const struct bench_run *run)
 	json_object_set_new(object, "allocator", json_string(run->allocator->name));
 	json_object_set_new(object, "policy", json_policy(&total));
 	json_object_set_new(throughput, "unit", json_string(unit));
+	if (b->options->sim)
+		json_object_set_new(throughput, "model",
+				    json_string(b->options->sim->machine.name));
 	add_spread(throughput, &ops);
 	json_object_set_new(object, "throughput", throughput);
 	add_spread(per_op, &ns);
 	json_object_set_new(object, "ns_per_op", per_op);
 	if (bench_fixed_work(b->options))
 		json_object_set_new(object, "elapsed", json_elapsed(b, run));
-	json_object_set_new(object, "peak_rss_bytes",
-			    json_integer((json_int_t)bench_peak_rss(b, run)));
-	json_object_set_new(object, "baseline_rss_bytes",
-			    json_integer((json_int_t)bench_baseline_rss(b, run)));
+	if (!b->options->sim) {
+		json_object_set_new(object, "peak_rss_bytes",
+				    json_integer((json_int_t)bench_peak_rss(b, run)));
+		json_object_set_new(object, "baseline_rss_bytes",
+				    json_integer((json_int_t)bench_baseline_rss(b, run)));
+	}
 	json_object_set_new(object, "values", json_values(&total));
+	if (b->options->sim)
+		json_object_set_new(object, "simulation", json_simulation(b, run, &total));
 	if (b->options->workload->latencies)
 		json_object_set_new(object, "latency", json_latencies(b, run));
 	free(unit);
@@ -138,7 +218,13 @@ void bench_json(const struct bench *b, FILE *out)
 	json_object_set_new(document, "format", json_string("uslub-bench"));
 	json_object_set_new(document, "version", json_integer(1));
 	json_object_set_new(document, "workload", json_string(b->options->workload->name));
+	if (b->options->sim) {
+		json_object_set_new(document, "source", json_string("sim"));
+		json_object_set_new(document, "machine", json_machine(b));
+	}
 	json_object_set_new(document, "runs", runs);
+	if (b->options->sim && b->options->sim->published)
+		json_object_set_new(document, "published", json_published(b));
 	if (b->interrupted)
 		json_object_set_new(document, "interrupted", json_true());
 	for (unsigned i = 0; i < b->runs_count; i++) {
@@ -346,7 +432,7 @@ static void emit_row(const struct sheet *sheet, const struct bench_row *row)
 	static const char *const sections[] = {
 		[BENCH_STATISTICS] = "statistic",   [BENCH_DERIVED] = "derived",
 		[BENCH_TRANSITIONS] = "transition", [BENCH_CHECKS] = "check",
-		[BENCH_LATENCY] = "latency",
+		[BENCH_SIMULATION] = "simulation",  [BENCH_LATENCY] = "latency",
 	};
 
 	emit_cells(sheet, row, sections[row->section], false);
@@ -368,14 +454,16 @@ static void emit_all(const struct sheet *sheet)
 	bool failed;
 	unsigned rows_count = bench_rows(sheet->b, &rows, &failed);
 	unsigned latency_count = bench_latency_rows(sheet->b, &latency_rows);
-	char *unit = tool_format("%s/s", sheet->b->options->workload->unit);
+	char *unit = bench_unit(sheet->b);
 
 	emit_spreads(sheet, "throughput", unit, bench_throughput);
 	emit_spreads(sheet, "time", "ns/op", bench_ns_per_op);
 	if (bench_fixed_work(sheet->b->options))
 		emit_spreads(sheet, "elapsed", "seconds", bench_elapsed);
-	emit_bytes(sheet, "peak_rss_bytes", bench_peak_rss);
-	emit_bytes(sheet, "baseline_rss_bytes", bench_baseline_rss);
+	if (!sheet->b->options->sim) {
+		emit_bytes(sheet, "peak_rss_bytes", bench_peak_rss);
+		emit_bytes(sheet, "baseline_rss_bytes", bench_baseline_rss);
+	}
 	emit_rows(sheet, latency_rows, latency_count);
 	emit_rows(sheet, rows, rows_count);
 	free(unit);
@@ -399,6 +487,34 @@ static void emit_heading(const struct sheet *sheet)
 	free(values);
 }
 
+/* Published figures are a table of their own, after an empty line. */
+static void emit_published(const struct sheet *sheet)
+{
+	static const char *const heading[] = { "published", "model", "difference", "used to fit" };
+	const struct bench *b = sheet->b;
+	struct sim_figure f;
+
+	if (!b->options->sim || !b->options->sim->published || !sim_published_begin(b, &f))
+		return;
+	fputc('\n', sheet->out);
+	sheet->line(sheet, "section", "figure", heading, TOOL_COUNT(heading));
+	if (sheet->line == markdown_line)
+		fputs("| --- | ---: | ---: | ---: | ---: |\n", sheet->out);
+	do {
+		char *name = tool_format("%s%s%s", f.name, *f.unit ? ", " : "", f.unit);
+		char *values[] = { tool_format("%.*f", (int)f.decimals, f.published),
+				   tool_format("%.*f", (int)f.decimals, f.model),
+				   tool_format("%+.*f", (int)f.decimals, f.model - f.published),
+				   tool_copy(f.fitted ? "yes" : "no") };
+
+		sheet->line(sheet, "published", name, (const char *const *)values,
+			    TOOL_COUNT(values));
+		for (unsigned i = 0; i < TOOL_COUNT(values); i++)
+			free(values[i]);
+		free(name);
+	} while (sim_published_next(b, &f));
+}
+
 static struct sheet sheet_of(const struct bench *b, FILE *out)
 {
 	struct sheet sheet = { .b = b, .out = out };
@@ -417,6 +533,7 @@ void bench_csv(const struct bench *b, FILE *out)
 	sheet.number = bare_number;
 	emit_heading(&sheet);
 	emit_all(&sheet);
+	emit_published(&sheet);
 }
 
 void bench_markdown(const struct bench *b, FILE *out)
@@ -431,4 +548,5 @@ void bench_markdown(const struct bench *b, FILE *out)
 		fputs(" ---: |", out);
 	fputc('\n', out);
 	emit_all(&sheet);
+	emit_published(&sheet);
 }

@@ -48,7 +48,7 @@ static double throughput(const struct bench_result *r)
 /* Threads that share a CPU do not each spend the time that passes. */
 static double cpus_used(const struct bench *b, const struct bench_run *run)
 {
-	unsigned cpus = bench_online_cpus(NULL);
+	unsigned cpus = b->options->sim ? run->machine_cpus : bench_online_cpus(NULL);
 	unsigned threads = run->threads;
 
 	if (b->options->workload->flags & WL_STATS)
@@ -89,6 +89,15 @@ static struct bench_spread spread(const struct bench *b, const struct bench_run 
 	s = spread_of(values, n);
 	free(values);
 	return s;
+}
+
+char *bench_unit(const struct bench *b)
+{
+	const char *unit = b->options->workload->unit;
+
+	if (b->options->sim)
+		return tool_format("%s/s of the model %s", unit, b->options->sim->machine.name);
+	return tool_format("%s/s", unit);
 }
 
 struct bench_spread bench_throughput(const struct bench *b, const struct bench_run *run)
@@ -168,6 +177,21 @@ static unsigned comparable_rounds(const struct bench *b)
 	return least ? least : b->options->repeat;
 }
 
+static void add_simulation(struct sim_result *total, const struct sim_result *r)
+{
+	for (unsigned i = 0; i < SIM_TIMES; i++)
+		total->time_ns[i] += r->time_ns[i];
+	for (unsigned i = 0; i < SIM_RANKS; i++)
+		total->lock_wait_ns[i] += r->lock_wait_ns[i];
+	total->lines_near += r->lines_near;
+	total->lines_far += r->lines_far;
+	total->lines_fetched += r->lines_fetched;
+	total->points += r->points;
+	total->grace_periods += r->grace_periods;
+	total->rest_slabs += r->rest_slabs;
+	total->host_ns += r->host_ns;
+}
+
 unsigned bench_total(const struct bench *b, const struct bench_run *run, struct bench_result *total)
 {
 	unsigned rounds = comparable_rounds(b), n = 0;
@@ -186,10 +210,13 @@ unsigned bench_total(const struct bench *b, const struct bench_run *run, struct 
 		total->parked_growth += r->parked_growth;
 		total->bad_reads += r->bad_reads;
 		total->policy = r->policy;
+		add_simulation(&total->sim, &r->sim);
 		for (unsigned k = 0; k < USLUB_STAT_COUNT; k++)
 			total->values[k] += r->values[k];
 	}
 	total->valid = total->has_values = n > 0;
+	if (n)
+		total->sim.rest_slabs /= n;
 	for (unsigned k = 0; k < USLUB_STAT_COUNT && n; k++) {
 		int kind = uslub_stat_kind((enum uslub_stat)k);
 
@@ -508,6 +535,89 @@ static void add_checks(struct model *m)
 	add_ratios(m);
 }
 
+/* ---- What only a simulated machine knows ---- */
+
+static struct bench_cell *add_simulated_row(struct model *m, char *name, unsigned decimals)
+{
+	struct bench_cell *cells = add_row(m, BENCH_SIMULATION, name);
+
+	m->rows[m->rows_count - 1].made = name;
+	m->rows[m->rows_count - 1].decimals = decimals;
+	return cells;
+}
+
+/* Where the time of all CPUs went; idle CPUs spend none. */
+static void add_times(struct model *m)
+{
+	for (unsigned k = 0; k < SIM_TIMES; k++) {
+		struct bench_cell *cells =
+			add_simulated_row(m, tool_format("time: %s, %%", sim_time_name(k)), 2);
+
+		for (unsigned i = 0; i < m->n; i++) {
+			double sum = 0;
+
+			for (unsigned j = 0; j < SIM_TIMES; j++)
+				sum += m->totals[i].sim.time_ns[j];
+			quotient(&cells[i], 100 * m->totals[i].sim.time_ns[k], sum);
+		}
+	}
+}
+
+/* Locks that nobody waited for are left out. */
+static void add_lock_waits(struct model *m)
+{
+	for (unsigned k = 0; k < SIM_RANKS; k++) {
+		struct bench_cell *cells;
+		double sum = 0;
+
+		for (unsigned i = 0; i < m->n; i++)
+			sum += m->totals[i].sim.lock_wait_ns[k];
+		if (sum == 0 || !sim_lock_name(k))
+			continue;
+		cells = add_simulated_row(
+			m, tool_format("wait per operation, ns: %s", sim_lock_name(k)), 2);
+		for (unsigned i = 0; i < m->n; i++)
+			quotient(&cells[i], m->totals[i].sim.lock_wait_ns[k],
+				 (double)m->totals[i].ops);
+	}
+}
+
+static void add_speed(struct model *m)
+{
+	struct bench_cell *cells =
+		add_simulated_row(m, tool_copy("seam operations per second of this host"), 0);
+
+	for (unsigned i = 0; i < m->n; i++)
+		quotient(&cells[i], 1e9 * m->totals[i].sim.points, m->totals[i].sim.host_ns);
+}
+
+static void add_simulated(struct model *m)
+{
+	struct bench_cell *near, *far, *fetched, *rest, *periods, *points;
+
+	add_times(m);
+	add_lock_waits(m);
+	near = add_simulated_row(m, tool_copy("lines per operation: from the same node"), 3);
+	far = add_simulated_row(m, tool_copy("lines per operation: from other nodes"), 3);
+	fetched = add_simulated_row(m, tool_copy("lines per operation: from memory"), 3);
+	rest = add_simulated_row(m, tool_copy("slabs at rest"), 0);
+	periods = add_simulated_row(m, tool_copy("grace periods"), 0);
+	points = add_simulated_row(m, tool_copy("seam operations"), 0);
+	for (unsigned i = 0; i < m->n; i++) {
+		const struct sim_result *sim = &m->totals[i].sim;
+		double ops = (double)m->totals[i].ops;
+
+		quotient(&near[i], sim->lines_near, ops);
+		quotient(&far[i], sim->lines_far, ops);
+		quotient(&fetched[i], sim->lines_fetched, ops);
+		rest[i].value = round(sim->rest_slabs);
+		periods[i].value = sim->grace_periods;
+		points[i].value = sim->points;
+	}
+	if (m->b->options->sim->speed)
+		add_speed(m);
+}
+
 unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed)
 {
 	struct model m = { .b = b };
@@ -525,6 +635,8 @@ unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed
 		add_derived(&m);
 		add_transitions(&m);
 		add_checks(&m);
+		if (b->options->sim)
+			add_simulated(&m);
 	}
 	free(m.totals);
 	*rows = m.rows;

@@ -9,43 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 #include "bench.h"
+#include "bench_args.h"
 #include "numbers.h"
 #include "policy.h"
 #include "tool.h"
 
-enum option_key {
-	KEY_RATE = 256,
-	KEY_BEFORE,
-	KEY_AFTER,
-	KEY_MATRIX,
-	KEY_SIZE,
-	KEY_BURST,
-	KEY_WINDOW,
-	KEY_BATCH,
-	KEY_READERS,
-	KEY_GROUPS,
-	KEY_LOOPS,
-	KEY_FDS,
-	KEY_TRANSPORT,
-	KEY_SLABS,
-	KEY_READ_RATE,
-	KEY_STALL,
-	KEY_MEMORY_LIMIT,
-	KEY_PIN,
-	KEY_SCALING,
-	KEY_PLOT,
-	KEY_NO_PROGRESS,
-	KEY_POLICY,
-	KEY_VARIANT,
-	KEY_CPUS,
-	KEY_PROBE,
-};
-
-#define MOST_GROUPS  1000u
-#define MOST_FDS     1000u
 #define MOST_LOOPS   1000000000u
 #define MOST_THREADS 32768u
-#define DEFAULT_FDS  20u
 
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "How it is run:", 1 },
@@ -142,10 +112,30 @@ static void print_wrapped(FILE *out, const char *text, unsigned indent)
 	fputc('\n', out);
 }
 
-static void print_entry(FILE *out, const char *name, const char *help)
+void bench_print_entry(FILE *out, const char *name, const char *help)
 {
 	fprintf(out, "  %-16s ", name);
 	print_wrapped(out, help, 19);
+}
+
+void bench_print_workloads(FILE *out)
+{
+	fprintf(out, "Workloads:\n");
+	for (unsigned i = 0; i < WL_COUNT; i++)
+		bench_print_entry(out, wl_workloads[i].name, wl_workloads[i].help);
+}
+
+void bench_print_policies(FILE *out)
+{
+	fprintf(out, "\nPolicies:\n");
+	for (unsigned i = 0; i < policy_count; i++) {
+		char *range = policy_range(&policy_entries[i]);
+		char *entry = tool_format("%s: %s", range, policy_entries[i].help);
+
+		bench_print_entry(out, policy_entries[i].name, entry);
+		free(entry);
+		free(range);
+	}
 }
 
 /* The lists at the end of --help come from the tables, so that nothing there can be forgotten. */
@@ -161,23 +151,13 @@ static char *help_filter(int key, const char *text, void *input)
 	out = open_memstream(&help, &size);
 	if (!out)
 		return (char *)text;
-	fprintf(out, "Workloads:\n");
-	for (unsigned i = 0; i < WL_COUNT; i++)
-		print_entry(out, wl_workloads[i].name, wl_workloads[i].help);
-	fprintf(out, "\nPolicies:\n");
-	for (unsigned i = 0; i < policy_count; i++) {
-		char *range = policy_range(&policy_entries[i]);
-		char *entry = tool_format("%s: %s", range, policy_entries[i].help);
-
-		print_entry(out, policy_entries[i].name, entry);
-		free(entry);
-		free(range);
-	}
+	bench_print_workloads(out);
+	bench_print_policies(out);
 	fprintf(out, "\nAllocators:\n");
 	for (unsigned i = 0; i < allocators_count; i++)
-		print_entry(out, allocators[i].name, allocators[i].help);
-	print_entry(out, "batch+NAME", "batch with another malloc than the C library's");
-	print_entry(out, "PATH", "a library that defines malloc; PATH must contain a '/'");
+		bench_print_entry(out, allocators[i].name, allocators[i].help);
+	bench_print_entry(out, "batch+NAME", "batch with another malloc than the C library's");
+	bench_print_entry(out, "PATH", "a library that defines malloc; PATH must contain a '/'");
 	fprintf(out,
 		"\nExamples:\n"
 		"  uslub bench mmap1 --before prefill-barn=off --after prefill-barn=on\n"
@@ -189,8 +169,8 @@ static char *help_filter(int key, const char *text, void *input)
 	return help;
 }
 
-static void parse_unsigned(struct argp_state *state, const char *name, const char *arg,
-			   unsigned min, unsigned max, unsigned *value)
+void bench_arg_unsigned(struct argp_state *state, const char *name, const char *arg, unsigned min,
+			unsigned max, unsigned *value)
 {
 	uint64_t number;
 
@@ -201,16 +181,16 @@ static void parse_unsigned(struct argp_state *state, const char *name, const cha
 		*value = (unsigned)number;
 }
 
-static void parse_real(struct argp_state *state, const char *name, const char *arg, double max,
-		       double *value)
+void bench_arg_real(struct argp_state *state, const char *name, const char *arg, double max,
+		    double *value)
 {
 	if (numbers_parse_real(arg, value) || *value <= 0 || *value > max)
 		argp_error(state, "--%s takes a number above 0 and up to %g, not '%s'", name, max,
 			   arg);
 }
 
-static void parse_count(struct argp_state *state, const char *name, const char *arg, unsigned unit,
-			uint64_t max, uint64_t *value)
+void bench_arg_count(struct argp_state *state, const char *name, const char *arg, unsigned unit,
+		     uint64_t max, uint64_t *value)
 {
 	if (numbers_parse(arg, unit, value) || !*value || *value > max)
 		argp_error(state, "--%s takes a number from 1 to %llu, not '%s'", name,
@@ -251,7 +231,7 @@ static void parse_argument(struct argp_state *state, const char *arg, struct ben
 {
 	switch (o->arguments++) {
 	case 0:
-		parse_unsigned(state, "groups", arg, 1, MOST_GROUPS, &o->groups);
+		bench_arg_unsigned(state, "groups", arg, 1, MOST_GROUPS, &o->groups);
 		break;
 	case 1:
 		if (!strcmp(arg, "process"))
@@ -262,7 +242,7 @@ static void parse_argument(struct argp_state *state, const char *arg, struct ben
 			argp_error(state, "the mode is 'thread', not '%s'", arg);
 		break;
 	case 2:
-		parse_unsigned(state, "loops", arg, 1, MOST_LOOPS, &o->loops);
+		bench_arg_unsigned(state, "loops", arg, 1, MOST_LOOPS, &o->loops);
 		break;
 	default:
 		argp_error(state, "hackbench takes GROUPS, 'thread' and LOOPS: '%s' is too many",
@@ -270,7 +250,7 @@ static void parse_argument(struct argp_state *state, const char *arg, struct ben
 	}
 }
 
-static void parse_workload(struct argp_state *state, const char *arg, struct bench_options *options)
+void bench_arg_workload(struct argp_state *state, const char *arg, struct bench_options *options)
 {
 	char *list;
 
@@ -405,22 +385,32 @@ static void check_combination(struct argp_state *state, const struct bench_optio
 			   o->workload->name, o->workload->min_size);
 }
 
-static void check_all(struct argp_state *state, struct bench_options *o)
+void bench_check_workload(struct argp_state *state, const struct bench_options *o)
 {
 	char *list;
 
-	if (!o->workload && !o->probe) {
-		list = list_workloads();
-		argp_error(state, "which workload? The workloads are: %s", list);
-		free(list);
-	}
-	if (o->probe)
+	if (o->workload)
 		return;
+	list = list_workloads();
+	argp_error(state, "which workload? The workloads are: %s", list);
+	free(list);
+}
+
+void bench_check_policies(struct argp_state *state, const struct bench_options *o)
+{
 	check_policy(state, "before", o->before);
 	check_policy(state, "after", o->after);
 	check_policy(state, "policy", o->policy);
 	for (unsigned i = 0; i < o->matrix_count; i++)
 		check_matrix(state, o->matrix[i]);
+}
+
+static void check_all(struct argp_state *state, struct bench_options *o)
+{
+	if (o->probe)
+		return;
+	bench_check_workload(state, o);
+	bench_check_policies(state, o);
 	check_groups(state, o);
 	check_statread(state, o);
 	check_combination(state, o);
@@ -489,64 +479,71 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case 't':
-		parse_unsigned(state, "threads", arg, 1, 4096, &o->threads);
+		bench_arg_unsigned(state, "threads", arg, 1, 4096, &o->threads);
 		o->threads_given = true;
 		break;
 	case 's':
-		parse_real(state, "seconds", arg, 86400, &o->seconds);
+		bench_arg_real(state, "seconds", arg, 86400, &o->seconds);
 		break;
 	case 'o':
-		parse_count(state, "ops", arg, 1000, (uint64_t)1 << 50, &o->ops);
+		bench_arg_count(state, "ops", arg, 1000, (uint64_t)1 << 50, &o->ops);
 		break;
 	case KEY_RATE:
-		parse_real(state, "rate", arg, 1e12, &o->rate);
+		bench_arg_real(state, "rate", arg, 1e12, &o->rate);
 		break;
 	case 'r':
-		parse_unsigned(state, "repeat", arg, 1, 10000, &o->repeat);
+		bench_arg_unsigned(state, "repeat", arg, 1, 10000, &o->repeat);
 		break;
 	case KEY_PIN:
 		o->pin = true;
 		break;
 	case KEY_SIZE:
-		parse_count(state, "size", arg, 1024, (uint64_t)1 << 20, &bytes);
+		bench_arg_count(state, "size", arg, 1024, (uint64_t)1 << 20, &bytes);
 		o->size = bytes;
 		break;
 	case KEY_BURST:
-		parse_unsigned(state, "burst", arg, 1, 1000000, &o->burst);
+		bench_arg_unsigned(state, "burst", arg, 1, 1000000, &o->burst);
 		break;
 	case KEY_WINDOW:
-		parse_unsigned(state, "window", arg, 1, 1000000, &o->window);
+		bench_arg_unsigned(state, "window", arg, 1, 1000000, &o->window);
 		break;
 	case KEY_BATCH:
-		parse_unsigned(state, "batch", arg, 1, 1000000, &o->batch);
+		bench_arg_unsigned(state, "batch", arg, 1, 1000000, &o->batch);
 		break;
 	case KEY_READERS:
-		parse_unsigned(state, "readers", arg, 0, 4096, &o->readers);
+		bench_arg_unsigned(state, "readers", arg, 0, 4096, &o->readers);
 		o->readers_given = true;
 		break;
 	case KEY_MEMORY_LIMIT:
-		parse_count(state, "memory-limit", arg, 1024, (uint64_t)1 << 50, &o->memory_limit);
+		bench_arg_count(state, "memory-limit", arg, 1024, (uint64_t)1 << 50,
+				&o->memory_limit);
 		break;
 	case KEY_GROUPS:
-		parse_unsigned(state, "groups", arg, 1, MOST_GROUPS, &o->groups);
+		bench_arg_unsigned(state, "groups", arg, 1, MOST_GROUPS, &o->groups);
 		break;
 	case KEY_FDS:
-		parse_unsigned(state, "fds", arg, 1, MOST_FDS, &o->fds);
+		bench_arg_unsigned(state, "fds", arg, 1, MOST_FDS, &o->fds);
 		break;
 	case KEY_LOOPS:
-		parse_unsigned(state, "loops", arg, 1, MOST_LOOPS, &o->loops);
+		bench_arg_unsigned(state, "loops", arg, 1, MOST_LOOPS, &o->loops);
 		break;
 	case KEY_SLABS:
-		parse_unsigned(state, "slabs", arg, 1, 100000000, &o->slabs);
+		bench_arg_unsigned(state, "slabs", arg, 1, 100000000, &o->slabs);
 		break;
 	case KEY_READ_RATE:
-		parse_real(state, "read-rate", arg, 1e6, &o->read_rate);
+		bench_arg_real(state, "read-rate", arg, 1e6, &o->read_rate);
 		break;
 	case KEY_STALL:
-		parse_real(state, "stall", arg, 1e6, &o->stall_us);
+		bench_arg_real(state, "stall", arg, 1e6, &o->stall_us);
 		break;
 	case KEY_TRANSPORT:
 		parse_transport(state, arg, o);
+		break;
+	case 'a':
+		o->allocators = arg;
+		break;
+	case KEY_SCALING:
+		o->scaling = true;
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -554,10 +551,8 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static error_t parse_report_option(int key, char *arg, struct argp_state *state)
+error_t bench_arg_report(int key, char *arg, struct argp_state *state, struct bench_options *o)
 {
-	struct bench_options *o = state->input;
-
 	switch (key) {
 	case KEY_BEFORE:
 		o->before = arg;
@@ -568,12 +563,6 @@ static error_t parse_report_option(int key, char *arg, struct argp_state *state)
 	case KEY_MATRIX:
 		o->matrix = tool_grow(o->matrix, o->matrix_count + 1, sizeof(*o->matrix));
 		o->matrix[o->matrix_count++] = arg;
-		break;
-	case 'a':
-		o->allocators = arg;
-		break;
-	case KEY_SCALING:
-		o->scaling = true;
 		break;
 	case 'f':
 		parse_format(state, arg, &o->format);
@@ -599,7 +588,7 @@ static error_t parse_worker_option(int key, char *arg, struct argp_state *state)
 		o->policy = arg;
 		break;
 	case KEY_VARIANT:
-		parse_unsigned(state, "variant", arg, 0, 100, &o->variant);
+		bench_arg_unsigned(state, "variant", arg, 0, 100, &o->variant);
 		break;
 	case KEY_CPUS:
 		o->cpus = arg;
@@ -622,13 +611,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
 		return 0;
 	case ARGP_KEY_ARG:
-		parse_workload(state, arg, o);
+		bench_arg_workload(state, arg, o);
 		return 0;
 	case ARGP_KEY_END:
 		check_all(state, o);
 		return 0;
 	}
-	if (!parse_run_option(key, arg, state) || !parse_report_option(key, arg, state))
+	if (!parse_run_option(key, arg, state) || !bench_arg_report(key, arg, state, o))
 		return 0;
 	return parse_worker_option(key, arg, state);
 }

@@ -72,6 +72,10 @@ static struct bench_run *add_run(struct bench *b, char *label, const struct allo
 	if (b->options->workload->flags & WL_PAIRS)
 		run->threads += run->threads % 2;
 	run->results = tool_alloc(b->options->repeat, sizeof(*run->results));
+	if (b->options->sim) {
+		run->machine_cpus = b->options->sim->machine.cpus;
+		run->machine_nodes = b->options->sim->machine.nodes;
+	}
 	if (b->options->pin)
 		run->cpus = cpu_list(run->threads);
 	return run;
@@ -243,6 +247,41 @@ static int find_allocators(struct bench *b, const char *names)
 	}
 }
 
+static void sweep_run(struct bench *b, struct bench_run *run, unsigned cpus, bool alone)
+{
+	const struct sim_options *sim = b->options->sim;
+	char *label = alone ? tool_format("cpus=%u", cpus)
+			    : tool_format("%s,cpus=%u", run->label, cpus);
+
+	free(run->label);
+	run->label = label;
+	run->machine_cpus = cpus;
+	run->machine_nodes = sim->machine.nodes < cpus ? sim->machine.nodes : cpus;
+	if (!sim->threads_given && !(b->options->workload->flags & WL_GROUPS))
+		run->threads = b->options->workload->flags & WL_PAIRS ? cpus + cpus % 2 : cpus;
+}
+
+/* Every configuration again on every machine of the sweep, the first ones for all of them. */
+static void plan_sweep(struct bench *b)
+{
+	const struct sim_options *sim = b->options->sim;
+	unsigned n = b->runs_count;
+
+	b->before_after = false;
+	for (unsigned k = 1; k < sim->sweep_count; k++)
+		for (unsigned i = 0; i < n; i++) {
+			char *label = tool_copy(b->runs[i].label);
+			char *policy = tool_copy(b->runs[i].policy_text);
+			struct bench_run *run = add_run(b, label, b->runs[i].allocator, policy);
+
+			run->variant = b->runs[i].variant;
+			free(policy);
+		}
+	for (unsigned k = 0; k < sim->sweep_count; k++)
+		for (unsigned i = 0; i < n; i++)
+			sweep_run(b, &b->runs[k * n + i], sim->sweep[k], n == 1);
+}
+
 int bench_plan(struct bench *b)
 {
 	const char *asked = b->options->allocators ? b->options->allocators : "uslub";
@@ -253,6 +292,8 @@ int bench_plan(struct bench *b)
 		if (usable(b->allocators[i]))
 			plan_allocator(b, b->allocators[i], b->allocators_count == 1);
 	}
+	if (b->options->sim && b->options->sim->sweep_count)
+		plan_sweep(b);
 	if (b->runs_count)
 		return 0;
 	tool_error("nothing is left to measure");

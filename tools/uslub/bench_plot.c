@@ -74,8 +74,16 @@ static void print_bar(FILE *out, unsigned at, const char *label, const struct be
 static void print_script(const struct bench *b, FILE *out, const char *file)
 {
 	const struct workload *workload = b->options->workload;
+	const struct sim_options *sim = b->options->sim;
 	unsigned n = 0;
 
+	if (sim && sim->sweep_count) {
+		fprintf(out, "set output ");
+		print_quoted(out, file);
+		fputc('\n', out);
+		sim_sweep_plot(b, out);
+		return;
+	}
 	fprintf(out, "$runs << END\n");
 	for (unsigned i = 0; i < b->runs_count; i++) {
 		struct bench_spread s = bench_throughput(b, &b->runs[i]);
@@ -90,8 +98,8 @@ static void print_script(const struct bench *b, FILE *out, const char *file)
 	fprintf(out, "set output ");
 	print_quoted(out, file);
 	fprintf(out,
-		"\nset title 'uslub bench %s' noenhanced\n"
-		"set ylabel '%s/s'\n"
+		"\nset title 'uslub %s %s%s%s' noenhanced\n"
+		"set ylabel '%s/s%s'\n"
 		"set format y '%%.1s%%c'\n"
 		"set yrange [0:*]\n"
 		"set xrange [-0.6:%.1f]\n"
@@ -102,7 +110,9 @@ static void print_script(const struct bench *b, FILE *out, const char *file)
 		"set style fill solid 0.6\n"
 		"plot $runs using 1:3:xtic(2) with boxes lc rgb '#4477aa', "
 		"'' using 1:3:4:5 with yerrorbars lc rgb 'black' pt -1\n",
-		workload->name, workload->unit, n - 0.4, n > 4 ? " rotate by -30" : "");
+		sim ? "sim" : "bench", workload->name, sim ? ": a model of " : "",
+		sim ? sim->machine.name : "", workload->unit, sim ? " of the model" : "", n - 0.4,
+		n > 4 ? " rotate by -30" : "");
 }
 
 int bench_plot(const struct bench *b, const char *file)

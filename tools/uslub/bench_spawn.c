@@ -60,7 +60,7 @@ static void add(struct strings *strings, char *text)
 
 static void free_strings(struct strings *strings)
 {
-	for (unsigned i = 0; i < strings->n; i++)
+	for (unsigned i = 0; strings->list && strings->list[i]; i++)
 		free(strings->list[i]);
 	free(strings->list);
 }
@@ -105,11 +105,13 @@ static void add_threads(struct strings *result, const struct bench_options *o, u
 	add(result, tool_format("--transport=%s", o->transport == WL_SOCKET ? "socket" : "ring"));
 }
 
-static struct strings arguments(const struct bench *b, const struct bench_run *run)
+static struct strings arguments(const struct bench *b, const struct bench_run *run, unsigned round)
 {
 	const struct bench_options *o = b->options;
 	struct strings result = { 0 };
 
+	if (o->sim)
+		return (struct strings){ .list = sim_arguments(b, run, round) };
 	add(&result, tool_copy("uslub"));
 	add(&result, tool_copy("bench-worker"));
 	add(&result, tool_copy(o->workload->name));
@@ -136,8 +138,8 @@ static struct strings arguments(const struct bench *b, const struct bench_run *r
 	return result;
 }
 
-static int spawn(pid_t *pid, char *const argv[], const struct allocator *allocator, int out,
-		 bool quiet)
+static int spawn(pid_t *pid, const char *program, char *const argv[],
+		 const struct allocator *allocator, int out, bool quiet)
 {
 	struct strings env = environment(allocator);
 	posix_spawn_file_actions_t actions;
@@ -155,12 +157,12 @@ static int spawn(pid_t *pid, char *const argv[], const struct allocator *allocat
 	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
 	if (quiet)
 		posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-	error = posix_spawn(pid, SELF, &actions, &attributes, argv, env.list);
+	error = posix_spawn(pid, program, &actions, &attributes, argv, env.list);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attributes);
 	free_strings(&env);
 	if (error)
-		tool_error("cannot start " SELF ": %s", strerror(error));
+		tool_error("cannot start %s: %s", program, strerror(error));
 	return error;
 }
 
@@ -194,7 +196,7 @@ bool bench_spawn_probe(const struct allocator *allocator)
 	add(&argv, tool_copy("--probe"));
 	add(&argv, tool_format("--allocator=%s", allocator->name));
 	null = open("/dev/null", O_WRONLY | O_CLOEXEC);
-	found = null >= 0 && !spawn(&pid, argv.list, allocator, null, true) && !wait_for(pid);
+	found = null >= 0 && !spawn(&pid, SELF, argv.list, allocator, null, true) && !wait_for(pid);
 	if (null >= 0)
 		close(null);
 	free_strings(&argv);
@@ -265,6 +267,28 @@ static void decode_values(const json_t *json, struct bench_result *result)
 			   get_integer(policy, policy_entries[i].name));
 }
 
+static double get_number(const json_t *object, const char *name)
+{
+	return json_number_value(json_object_get(object, name));
+}
+
+static void decode_simulation(const json_t *json, struct sim_result *sim)
+{
+	const json_t *times = json_object_get(json, "time_ns");
+	const json_t *waits = json_object_get(json, "lock_wait_ns");
+
+	for (unsigned i = 0; i < SIM_TIMES; i++)
+		sim->time_ns[i] = json_number_value(json_array_get(times, i));
+	for (unsigned i = 0; i < SIM_RANKS; i++)
+		sim->lock_wait_ns[i] = json_number_value(json_array_get(waits, i));
+	sim->lines_near = get_number(json, "lines_near");
+	sim->lines_far = get_number(json, "lines_far");
+	sim->lines_fetched = get_number(json, "lines_fetched");
+	sim->points = get_number(json, "points");
+	sim->grace_periods = get_number(json, "grace_periods");
+	sim->rest_slabs = get_number(json, "rest_slabs");
+}
+
 /* Histograms come as pairs of a bucket and its count. */
 static void decode_histogram(const json_t *json, struct wl_histogram *h)
 {
@@ -315,6 +339,7 @@ static int decode(const char *text, struct bench_result *result)
 	result->note = note ? tool_copy(note) : NULL;
 	decode_values(json, result);
 	decode_latencies(json, result);
+	decode_simulation(json_object_get(json, "sim"), &result->sim);
 	result->valid = result->ops > 0 && result->ns > 0;
 	json_decref(json);
 	return 0;
@@ -337,30 +362,37 @@ static int report_end(const struct bench_run *run, int status, bool answered)
 }
 
 /*
- * bench_spawn - measure one run
+ * bench_spawn - measure one round of a run
  * @tick: called with @arg about every tenth of a second meanwhile
  *
  * Returns 0, or an exit status after a message; sets b->interrupted when Ctrl-C was pressed.
  */
-int bench_spawn(struct bench *b, const struct bench_run *run, struct bench_result *result,
-		void (*tick)(void *), void *arg)
+int bench_spawn(struct bench *b, const struct bench_run *run, unsigned round, void (*tick)(void *),
+		void *arg)
 {
+	struct bench_result *result = &run->results[round];
+	uint64_t begin = tool_now_ns();
 	struct strings argv;
 	int fds[2], status, error;
-	char *text;
+	char *text, *program;
 	bool answered;
 	pid_t pid;
 
 	b->interrupted = interrupts > 0;
 	if (b->interrupted)
 		return 0;
+	program = b->options->sim ? sim_program() : tool_copy(SELF);
+	if (!program)
+		return TOOL_EXIT_USAGE;
 	if (pipe2(fds, O_CLOEXEC)) {
 		tool_error("cannot make a pipe: %s", strerror(errno));
+		free(program);
 		return TOOL_EXIT_USAGE;
 	}
-	argv = arguments(b, run);
-	error = spawn(&pid, argv.list, run->allocator, fds[1], false);
+	argv = arguments(b, run, round);
+	error = spawn(&pid, program, argv.list, run->allocator, fds[1], false);
 	free_strings(&argv);
+	free(program);
 	close(fds[1]);
 	if (error) {
 		close(fds[0]);
@@ -370,6 +402,7 @@ int bench_spawn(struct bench *b, const struct bench_run *run, struct bench_resul
 	close(fds[0]);
 	status = wait_for(pid);
 	answered = !decode(text, result);
+	result->sim.host_ns = (double)(tool_now_ns() - begin);
 	free(text);
 	b->interrupted = interrupts > 0;
 	return b->interrupted ? 0 : report_end(run, status, answered);

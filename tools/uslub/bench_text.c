@@ -2,6 +2,7 @@
 /*
  * The report for people.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,12 +170,48 @@ static char *cache_names(const struct workload *workload)
 	return text;
 }
 
+/* Time is virtual, and what is measured is a model. */
+static void print_model_title(const struct text *t, const struct bench_options *o)
+{
+	const struct sim_options *sim = o->sim;
+	char *bytes = sizes(o);
+
+	fprintf(t->out, "%s: %s-byte objects, %u round%s of %g ms after %g ms\n", o->workload->name,
+		bytes, o->repeat, o->repeat == 1 ? "" : "s", sim->ms, sim->warmup_ms);
+	free(bytes);
+	if (sim->sweep_count)
+		fprintf(t->out, "on a model of the machine %s", sim->machine.name);
+	else
+		fprintf(t->out, "on a model of the machine %s: %u CPU%s, %u node%s, %u thread%s",
+			sim->machine.name, sim->machine.cpus, sim->machine.cpus == 1 ? "" : "s",
+			sim->machine.nodes, sim->machine.nodes == 1 ? "" : "s",
+			t->b->runs[0].threads, t->b->runs[0].threads == 1 ? "" : "s");
+	if (o->repeat > 1)
+		fprintf(t->out, "; seeds %" PRIu64 " to %" PRIu64 "\n", sim->seed,
+			sim->seed + o->repeat - 1);
+	else
+		fprintf(t->out, "; seed %" PRIu64 "\n", sim->seed);
+	for (unsigned i = 0; i < sim->sets_count; i++)
+		fprintf(t->out, "(changed: %s)\n", sim->sets[i]);
+	if (o->workload->flags & WL_GROUPS)
+		fprintf(t->out, "(%u group%s of %u threads that send and %u that receive)\n",
+			o->groups, o->groups == 1 ? "" : "s", o->fds, o->fds);
+	if (t->b->interrupted)
+		fprintf(t->out, "interrupted: this is what was simulated until then\n");
+}
+
 static void print_title(const struct text *t)
 {
 	const struct bench_options *o = t->b->options;
 	const struct bench_run *last = &t->b->runs[t->b->runs_count - 1];
-	char *length = duration(o), *bytes = sizes(o);
+	char *length, *bytes;
 
+	if (o->sim) {
+		print_model_title(t, o);
+		return;
+	}
+	length = duration(o);
+	bytes = sizes(o);
 	fprintf(t->out, "%s: %s-byte objects, %u thread%s, %u round%s of %s\n", o->workload->name,
 		bytes, last->threads, last->threads == 1 ? "" : "s", o->repeat,
 		o->repeat == 1 ? "" : "s", length);
@@ -234,17 +271,20 @@ static void print_before_after(const struct text *t)
 	const struct bench_run *runs = t->b->runs;
 	struct bench_spread before = bench_throughput(t->b, &runs[0]);
 	struct bench_spread after = bench_throughput(t->b, &runs[1]);
-	char *change;
+	char *change, *unit;
 
 	if (!before.n)
 		return;
-	fprintf(t->out, "\nbaseline: %.0f %s/s\n", before.median, t->b->options->workload->unit);
+	unit = bench_unit(t->b);
+	fprintf(t->out, "\nbaseline: %.0f %s\n", before.median, unit);
+	if (after.n) {
+		change = percent_change(before.median, after.median);
+		fprintf(t->out, "after: %.0f %s (%s)\n", after.median, unit, change);
+		free(change);
+	}
+	free(unit);
 	if (!after.n)
 		return;
-	change = percent_change(before.median, after.median);
-	fprintf(t->out, "after: %.0f %s/s (%s)\n", after.median, t->b->options->workload->unit,
-		change);
-	free(change);
 	print_round_changes(t, &runs[0], &runs[1]);
 }
 
@@ -266,7 +306,8 @@ static void print_throughput(const struct text *t)
 	struct table *table = table_new(TOOL_COUNT(widths), widths);
 
 	table_optional(table, 4);
-	table_add(table, tool_format("%s/s", t->b->options->workload->unit));
+	table_add(table, tool_format(t->b->options->sim ? "model %s/s" : "%s/s",
+				     t->b->options->workload->unit));
 	table_add(table, tool_copy("median"));
 	table_add(table, tool_copy("min"));
 	table_add(table, tool_copy("max"));
@@ -322,7 +363,8 @@ static void print_elapsed(const struct text *t)
 static void print_costs(const struct text *t)
 {
 	static const unsigned widths[] = { 12, 11, 11, 10, 10, 13, 13 };
-	struct table *table = table_new(TOOL_COUNT(widths), widths);
+	/* The memory of a simulated machine is in its slabs. */
+	struct table *table = table_new(TOOL_COUNT(widths) - (t->b->options->sim ? 2 : 0), widths);
 	struct bench_spread first = { 0 };
 
 	table_add(table, tool_copy("ns per op"));
@@ -330,8 +372,10 @@ static void print_costs(const struct text *t)
 	table_add(table, tool_copy("best"));
 	table_add(table, tool_copy("ratio"));
 	table_add(table, tool_copy("best"));
-	table_add(table, tool_copy("peak RSS"));
-	table_add(table, tool_copy("at start"));
+	if (!t->b->options->sim) {
+		table_add(table, tool_copy("peak RSS"));
+		table_add(table, tool_copy("at start"));
+	}
 	for (unsigned i = 0; i < t->b->runs_count; i++) {
 		const struct bench_run *run = &t->b->runs[i];
 		struct bench_spread s = bench_ns_per_op(t->b, run);
@@ -345,6 +389,8 @@ static void print_costs(const struct text *t)
 		table_add(table, tool_format("%.2f", s.min));
 		table_add(table, tool_format("%.2fx", s.median / first.median));
 		table_add(table, tool_format("%.2fx", s.min / first.min));
+		if (t->b->options->sim)
+			continue;
 		table_add(table, numbers_bytes(bench_peak_rss(t->b, run)));
 		table_add(table, numbers_bytes(bench_baseline_rss(t->b, run)));
 	}
@@ -520,6 +566,7 @@ static void print_statistics(const struct text *t)
 		{ BENCH_DERIVED, "derived", LONG_NAME, NUMBER_WIDTH, false, true },
 		{ BENCH_TRANSITIONS, "transitions", NAME_WIDTH, SHARE_WIDTH, false, true },
 		{ BENCH_CHECKS, "check", LONG_NAME, NUMBER_WIDTH, false, false },
+		{ BENCH_SIMULATION, "simulation", LONG_NAME, NUMBER_WIDTH, false, true },
 	};
 	struct bench_row *rows;
 	bool failed;
@@ -541,6 +588,47 @@ static void print_statistics(const struct text *t)
 			print_block(t, &blocks[i], rows, rows_count, n);
 	}
 	bench_rows_free(rows, rows_count);
+}
+
+/* Published figures that the machine was calibrated with are no predictions: these are marked. */
+static void print_published(const struct text *t)
+{
+	static const unsigned widths[] = { LONG_NAME, 18, 18, 12, 12 };
+	struct sim_figure figure;
+	struct table *table;
+	bool more = t->b->options->sim && t->b->options->sim->published &&
+		    sim_published_begin(t->b, &figure);
+
+	if (!t->b->options->sim || !t->b->options->sim->published)
+		return;
+	if (!more) {
+		fprintf(t->out, "\nnothing was published about these configurations\n");
+		return;
+	}
+	table = table_new(TOOL_COUNT(widths), widths);
+	table_add(table, tool_copy("published"));
+	table_add(table, tool_copy("published"));
+	table_add(table, tool_format("model"));
+	table_add(table, tool_copy("difference"));
+	table_add(table, tool_copy("used to fit"));
+	for (; more; more = sim_published_next(t->b, &figure)) {
+		int n = (int)figure.decimals;
+
+		table_add(table, tool_format("%s%s%s", figure.name, *figure.unit ? ", " : "",
+					     figure.unit));
+		table_add(table, figure.said ? tool_copy(figure.said)
+					     : tool_format("%.*f", n, figure.published));
+		table_add(table, tool_format("%.*f", n, figure.model));
+		table_add(table, tool_format("%+.*f", n, figure.model - figure.published));
+		table_add(table, tool_copy(figure.fitted ? "yes" : "no"));
+	}
+	fputc('\n', t->out);
+	table_print(table, t->out, t->width, RULE_WIDTH, t->bold, t->plain);
+	table_free(table);
+	fprintf(t->out, "(what was used to fit the machine is no prediction)\n");
+	if (strcmp(sim_published_machine(t->b), t->b->options->sim->machine.name))
+		fprintf(t->out, "(the machine of these figures is %s; this one is %s)\n",
+			sim_published_machine(t->b), t->b->options->sim->machine.name);
 }
 
 /*
@@ -573,6 +661,11 @@ void bench_text(const struct bench *b, FILE *out, unsigned width, bool colour)
 	print_notes(b, out);
 	if (!shown_count(&t))
 		return;
+	if (b->options->sim && b->options->sim->sweep_count) {
+		sim_sweep_text(b, out, width, t.bold, t.plain);
+		print_failures(b, out, t.red, t.plain);
+		return;
+	}
 	if (b->before_after)
 		print_before_after(&t);
 	print_throughput(&t);
@@ -584,5 +677,6 @@ void bench_text(const struct bench *b, FILE *out, unsigned width, bool colour)
 		print_scaling(&t);
 	else if (all_have_values(&t))
 		print_statistics(&t);
+	print_published(&t);
 	print_failures(b, out, t.red, t.plain);
 }

@@ -22,6 +22,7 @@ struct command {
 static const struct command commands[] = {
 	{ "bench", "measure workloads under policies, or on several allocators", command_bench },
 	{ "bench-worker", NULL, command_bench_worker },
+	{ "sim", "run workloads on a simulated machine of up to 384 CPUs", command_sim },
 };
 
 static const struct command *find_command(const char *name)

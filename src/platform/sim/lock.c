@@ -82,11 +82,12 @@ void plat_lock(struct plat_lock *l)
 		return;
 	}
 	cpu = cpu_now();
-	sim_charge(machine.lock_entry, SIM_TIME_LOCK);
 	since = cpu->clock;
+	cpu->clock += machine.lock_entry;
 	queue_for(l);
 	sched_spin();
 	cpu->time[SIM_TIME_LOCK] += cpu->clock - since;
+	sim_sums.lock_wait[l->rank % SIM_RANKS] += cpu->clock - since;
 }
 
 void plat_unlock(struct plat_lock *l)

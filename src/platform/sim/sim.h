@@ -25,6 +25,7 @@
 
 #define SIM_CPUS_MAX  384u
 #define SIM_NODES_MAX 16u
+#define SIM_RANKS     16u     /* ranks of locks are below */
 #define SIM_NS	      1000ull /* picoseconds */
 
 /* Every number of a machine, once: name in a machine file, what it is. Nanoseconds unless said. */
@@ -81,7 +82,8 @@ enum sim_time {
 };
 
 struct sim_totals {
-	uint64_t time[SIM_TIMES]; /* of all CPUs, picoseconds */
+	uint64_t time[SIM_TIMES];      /* of all CPUs, picoseconds */
+	uint64_t lock_wait[SIM_RANKS]; /* of it, waiting for locks, by enum plat_rank */
 	uint64_t moves_near, moves_far, fetches;
 	uint64_t points; /* seam operations */
 	uint64_t switches;

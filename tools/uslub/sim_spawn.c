@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One run of one configuration on the simulated machine: what the program uslub-sim is told, which is beside
+ * this one where both were built, else in the directory for programs that only programs start.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "../../src/platform/rank.h"
+#include "bench.h"
+#include "tool.h"
+
+#define SIMULATOR "uslub-sim"
+
+char *sim_program(void)
+{
+	char self[4096], *beside, *installed = tool_format("%s/%s", USLUB_LIBEXEC_DIR, SIMULATOR);
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n > 0) {
+		self[n] = '\0';
+		*strrchr(self, '/') = '\0';
+		beside = tool_format("%s/%s", self, SIMULATOR);
+		if (!access(beside, X_OK)) {
+			free(installed);
+			return beside;
+		}
+		free(beside);
+	}
+	if (!access(installed, X_OK))
+		return installed;
+	tool_error("the program " SIMULATOR " is missing: it is neither beside uslub nor in %s",
+		   USLUB_LIBEXEC_DIR);
+	free(installed);
+	return NULL;
+}
+
+const char *sim_lock_name(unsigned rank)
+{
+	static const char *const names[SIM_RANKS] = {
+		[RANK_REGISTRY] = "registry",	   [RANK_CLOSE] = "remote close",
+		[RANK_GRACE] = "grace period",	   [RANK_RECLAIM] = "reclaimed batch",
+		[RANK_RESERVE] = "deferred frees", [RANK_BARN] = "barn lock",
+		[RANK_LIST] = "list_lock",	   [RANK_SUPPLY] = "page supply",
+		[RANK_ARENA] = "metadata",
+	};
+
+	return rank < SIM_RANKS ? names[rank] : NULL;
+}
+
+const char *sim_time_name(unsigned part)
+{
+	static const char *const names[SIM_TIMES] = {
+		[SIM_TIME_WORK] = "the program's own work",
+		[SIM_TIME_SEQUENCE] = "fast paths",
+		[SIM_TIME_LOCK] = "waiting for locks",
+		[SIM_TIME_LINE] = "waiting for lines",
+		[SIM_TIME_OTHER] = "the rest of the allocator",
+	};
+
+	return names[part];
+}
+
+struct list {
+	char **texts;
+	unsigned n;
+};
+
+static void add(struct list *list, char *text)
+{
+	list->texts = tool_grow(list->texts, list->n + 2, sizeof(*list->texts));
+	list->texts[list->n++] = text;
+	list->texts[list->n] = NULL;
+}
+
+char **sim_arguments(const struct bench *b, const struct bench_run *run, unsigned round)
+{
+	const struct bench_options *o = b->options;
+	const struct sim_options *sim = o->sim;
+	struct list list = { 0 };
+
+	add(&list, tool_copy(SIMULATOR));
+	add(&list, tool_copy(o->workload->name));
+	add(&list, tool_format("--machine=%s", sim->path));
+	for (unsigned i = 0; i < sim->sets_count; i++)
+		add(&list, tool_format("--set=%s", sim->sets[i]));
+	add(&list, tool_format("--cpus=%u", run->machine_cpus));
+	add(&list, tool_format("--nodes=%u", run->machine_nodes));
+	add(&list, tool_format("--threads=%u", run->threads));
+	add(&list, tool_format("--seed=%" PRIu64, sim->seed + round));
+	add(&list, tool_format("--warmup=%.9g", sim->warmup_ms));
+	add(&list, tool_format("--time=%.9g", sim->ms));
+	add(&list, tool_format("--policy=%s", run->policy_text));
+	add(&list, tool_format("--size=%zu", o->size));
+	add(&list, tool_format("--burst=%u", o->burst));
+	add(&list, tool_format("--window=%u", o->window));
+	add(&list, tool_format("--variant=%u", run->variant));
+	if (o->workload->flags & WL_GROUPS)
+		add(&list, tool_format("--fds=%u", o->fds));
+	return list.texts;
+}
