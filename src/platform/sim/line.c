@@ -9,6 +9,9 @@
  *
  * Caches have no size: a line stays until somebody else wants it.
  *
+ * There are millions of lines, of which few are ever shared: so a line has the number of a set of readers, from a
+ * pool, only as long as it has readers.
+ *
  * Lines of the simulated memory have their state in a shadow of it. Variables of the program are told apart
  * by the word instead, so that which of them the linker puts next to each other makes no difference.
  */
@@ -24,9 +27,17 @@
 
 struct line {
 	uint64_t busy;	/* until then it moves */
+	uint32_t set;	/* of NOBODY's line: its readers, in `sets` */
 	uint16_t owner; /* CPU + 1 that may write; 0: nobody; NOBODY: only readers */
-	uint64_t readers[WORDS];
 };
+
+union readers {
+	uint64_t cpus[WORDS];
+	uint32_t next; /* free one */
+};
+
+static union readers *sets;
+static uint32_t nsets, sets_size, free_set; /* number 0 is none */
 
 static uintptr_t arena_from, arena_to;
 static struct line *shadow;
@@ -88,9 +99,34 @@ static struct line *line_of(uintptr_t address)
 	return &v->line;
 }
 
+static uint32_t new_set(void)
+{
+	uint32_t set = free_set;
+
+	if (set) {
+		free_set = sets[set].next;
+	} else {
+		if (nsets + 1 >= sets_size) {
+			sets_size = sets_size ? 2 * sets_size : 1024;
+			sets = realloc(sets, sets_size * sizeof(*sets));
+			if (!sets)
+				sim_give_up("no memory for readers of cache lines");
+		}
+		set = ++nsets;
+	}
+	memset(&sets[set], 0, sizeof(sets[set]));
+	return set;
+}
+
+static void drop_set(struct line *l)
+{
+	sets[l->set].next = free_set;
+	free_set = l->set;
+}
+
 static bool reads(const struct line *l, unsigned cpu)
 {
-	return l->readers[cpu / 64] >> cpu % 64 & 1;
+	return sets[l->set].cpus[cpu / 64] >> cpu % 64 & 1;
 }
 
 /* Is any of its CPUs on another node than this one? or, if not `any`: are all? */
@@ -102,7 +138,7 @@ static bool far_from(const struct line *l, unsigned cpu, bool any)
 	if (l->owner && l->owner != NOBODY)
 		return !same_node(l->owner - 1u, cpu);
 	for (unsigned i = 0; i < WORDS; i++)
-		for (left = l->readers[i]; left; left &= left - 1) {
+		for (left = sets[l->set].cpus[i]; left; left &= left - 1) {
 			other = i * 64 + (unsigned)__builtin_ctzll(left);
 			if (other != cpu && same_node(other, cpu) != any)
 				return any;
@@ -113,7 +149,7 @@ static bool far_from(const struct line *l, unsigned cpu, bool any)
 static bool others_read(const struct line *l, unsigned cpu)
 {
 	for (unsigned i = 0; i < WORDS; i++)
-		if (l->readers[i] & ~(i == cpu / 64 ? 1ull << cpu % 64 : 0))
+		if (sets[l->set].cpus[i] & ~(i == cpu / 64 ? 1ull << cpu % 64 : 0))
 			return true;
 	return false;
 }
@@ -121,19 +157,19 @@ static bool others_read(const struct line *l, unsigned cpu)
 static void become_owner(struct line *l, unsigned cpu)
 {
 	if (l->owner == NOBODY)
-		memset(l->readers, 0, sizeof(l->readers));
+		drop_set(l);
 	l->owner = (uint16_t)(cpu + 1);
 }
 
 static void become_reader(struct line *l, unsigned cpu)
 {
 	if (l->owner != NOBODY) {
-		memset(l->readers, 0, sizeof(l->readers));
+		l->set = new_set();
 		if (l->owner)
-			l->readers[(l->owner - 1) / 64] |= 1ull << (l->owner - 1) % 64;
+			sets[l->set].cpus[(l->owner - 1) / 64] |= 1ull << (l->owner - 1) % 64;
 		l->owner = NOBODY;
 	}
-	l->readers[cpu / 64] |= 1ull << cpu % 64;
+	sets[l->set].cpus[cpu / 64] |= 1ull << cpu % 64;
 }
 
 static void move(struct line *l, uint64_t cost, uint64_t *moves)
@@ -180,10 +216,17 @@ void line_access(uintptr_t address, enum sim_access how, uint64_t own, uint64_t 
 void line_forget(const void *p, size_t size)
 {
 	uintptr_t from = (uintptr_t)p;
+	struct line *l;
 
-	if (from >= arena_from && from < arena_to)
-		madvise(&shadow[(from - arena_from) >> LINE_SHIFT],
-			(size >> LINE_SHIFT) * sizeof(struct line), MADV_DONTNEED);
+	if (from < arena_from || from >= arena_to)
+		return;
+	l = &shadow[(from - arena_from) >> LINE_SHIFT];
+	for (size >>= LINE_SHIFT; size--; l++) {
+		if (l->owner == NOBODY)
+			drop_set(l);
+		if (l->owner || l->busy)
+			*l = (struct line){ 0 };
+	}
 }
 
 void sim_access(const volatile void *p, enum sim_access how)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory: one reservation of address space, handed out from its beginning, so that every address is the
- * same distance from it in every run. What is given back is used again for the same size, newest first.
+ * Memory: one reservation of address space, handed out from its beginning. It is at the same address in every
+ * run, since the core's tables are indexed by addresses, and which entries share a line makes a difference.
+ * What is given back is used again for the same size, newest first.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,6 +13,7 @@
 
 #define ARENA_SIZE  ((size_t)32 << 30)
 #define ARENA_ALIGN ((size_t)1 << 30)
+#define ARENA_AT    ((void *)(1ull << 45)) /* where nothing else is, nor a sanitizer's shadow */
 #define PAGE	    4096u
 #define FREED_MAX   4096u
 
@@ -23,13 +25,10 @@ static struct {
 } freed[FREED_MAX];
 static unsigned nfreed;
 
-/* At the same place in every run, where nothing else lies, so that messages are the same as well. */
-#define ARENA_HINT ((void *)0x100000000000)
-
 void memory_start(void)
 {
-	char *p = mmap(ARENA_HINT, ARENA_SIZE + ARENA_ALIGN, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *p = mmap(ARENA_AT, ARENA_SIZE + ARENA_ALIGN, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
 
 	if (p == MAP_FAILED)
 		sim_give_up("no address space for the simulated memory: %s", strerror(errno));
