@@ -8,6 +8,9 @@
 #include <urcu/urcu-memb.h>
 #define WL_FLAVOR urcu_memb_flavor
 #endif
+#ifndef WL_FREE /* else the includer has a way of his own */
+#define WL_FREE uslub_cache_free
+#endif
 #include "instantiate.h"
 
 static inline void *ops_alloc(struct heap heap)
@@ -17,7 +20,7 @@ static inline void *ops_alloc(struct heap heap)
 
 static inline void ops_free(struct heap heap, void *object)
 {
-	uslub_cache_free(heap.cache, object);
+	WL_FREE(heap.cache, object);
 }
 
 static inline void ops_free_rcu(struct heap heap, void *object)

@@ -24,6 +24,7 @@ static const struct field {
 	       { "rcu_batch", NUMBER, offsetof(struct sim_machine, rcu_batch), 1000000 },
 	       { "rcu_long", NUMBER, offsetof(struct sim_machine, rcu_long), 1000000 },
 	       { "work_jitter", NUMBER, offsetof(struct sim_machine, work_jitter), 100 },
+	       { "slab_frees", NUMBER, offsetof(struct sim_machine, slab_frees), 1 },
 #define FIELD(name, help) { #name, TIME, offsetof(struct sim_machine, name), 1e12 },
 	       SIM_COSTS(FIELD)
 #undef FIELD

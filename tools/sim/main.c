@@ -23,6 +23,7 @@
 #include "../uslub/numbers.h"
 #include "../uslub/policy.h"
 #include "../uslub/tool.h"
+#include "family_sim.h"
 #include "machine_file.h"
 
 #define INSTANTS 10u
@@ -439,6 +440,7 @@ static int prepare_machine(void)
 	}
 	if (!o.threads)
 		o.threads = machine_used.cpus;
+	sim_slab_frees = machine_used.slab_frees;
 	sim_failed = fail;
 	sim_start(&machine_used, o.seed);
 	return 0;

@@ -215,6 +215,7 @@ unsigned bench_total(const struct bench *b, const struct bench_run *run, struct 
 			total->values[k] += r->values[k];
 	}
 	total->valid = total->has_values = n > 0;
+	total->sim.cpus = run->machine_cpus;
 	if (n)
 		total->sim.rest_slabs /= n;
 	for (unsigned k = 0; k < USLUB_STAT_COUNT && n; k++) {
@@ -546,20 +547,35 @@ static struct bench_cell *add_simulated_row(struct model *m, char *name, unsigne
 	return cells;
 }
 
+static double time_sum(const struct sim_result *sim)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < SIM_TIMES; i++)
+		sum += sim->time_ns[i];
+	return sum;
+}
+
 /* Where the time of all CPUs went; idle CPUs spend none. */
 static void add_times(struct model *m)
 {
+	struct bench_cell *per_op = add_simulated_row(m, tool_copy("CPU time per operation, ns"),
+						      1);
+	struct bench_cell *busy = add_simulated_row(m, tool_copy("CPUs busy, %"), 2);
+
+	for (unsigned i = 0; i < m->n; i++) {
+		const struct bench_result *t = &m->totals[i];
+
+		quotient(&per_op[i], time_sum(&t->sim), (double)t->ops);
+		quotient(&busy[i], 100 * time_sum(&t->sim), (double)t->ns * t->sim.cpus);
+	}
 	for (unsigned k = 0; k < SIM_TIMES; k++) {
 		struct bench_cell *cells =
 			add_simulated_row(m, tool_format("time: %s, %%", sim_time_name(k)), 2);
 
-		for (unsigned i = 0; i < m->n; i++) {
-			double sum = 0;
-
-			for (unsigned j = 0; j < SIM_TIMES; j++)
-				sum += m->totals[i].sim.time_ns[j];
-			quotient(&cells[i], 100 * m->totals[i].sim.time_ns[k], sum);
-		}
+		for (unsigned i = 0; i < m->n; i++)
+			quotient(&cells[i], 100 * m->totals[i].sim.time_ns[k],
+				 time_sum(&m->totals[i].sim));
 	}
 }
 

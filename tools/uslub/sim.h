@@ -50,11 +50,13 @@ struct sim_options {
 
 /*
  * struct sim_result - what a run gave besides struct bench_result
+ * @cpus: of the machine
  * @time_ns: of all CPUs together
  * @rest_slabs: slabs when all objects were freed
  * @host_ns: of the host's time
  */
 struct sim_result {
+	unsigned cpus;
 	double time_ns[SIM_TIMES];
 	double lock_wait_ns[SIM_RANKS];
 	double lines_near, lines_far, lines_fetched;

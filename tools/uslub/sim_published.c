@@ -24,6 +24,7 @@ enum side_bit {
 
 struct side {
 	double throughput;
+	double cpu_time; /* ns per operation, of all CPUs that were not idle */
 	double rest_slabs;
 	double values[USLUB_STAT_COUNT]; /* per nanosecond */
 };
@@ -65,6 +66,8 @@ static void collect(const struct bench *b, struct sides *sides)
 		sides->there |= 1u << which;
 		side->throughput = bench_throughput(b, &b->runs[i]).median;
 		side->rest_slabs = total.sim.rest_slabs;
+		for (unsigned k = 0; k < SIM_TIMES; k++)
+			side->cpu_time += total.sim.time_ns[k] / (double)total.ops;
 		for (unsigned k = 0; k < USLUB_STAT_COUNT; k++)
 			side->values[k] = total.values[k] / (double)total.ns;
 	}
@@ -84,6 +87,7 @@ static double transitions(const struct side *side)
 
 #define STAT(side, name)      ((side)->values[USLUB_STAT_##name])
 #define RATE(side)	      ((side)->throughput)
+#define CPU_TIME(side)	      ((side)->cpu_time)
 #define CHANGE(before, after) change(before, after)
 #define TRANSITIONS(side)     transitions(side)
 

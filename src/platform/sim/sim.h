@@ -66,6 +66,8 @@ struct sim_machine {
 	unsigned rcu_batch;   /* callbacks in one go */
 	unsigned rcu_long;    /* one grace period in so many takes three times as long; 0: none */
 	unsigned work_jitter; /* per cent */
+	unsigned
+		slab_frees; /* 1: plain frees go to slabs, not to sheaves; for the workloads, not seen here */
 #define SIM_COST_FIELD(name, help) uint64_t name; /* picoseconds */
 	SIM_COSTS(SIM_COST_FIELD)
 #undef SIM_COST_FIELD
