@@ -626,9 +626,9 @@ static void print_published(const struct text *t)
 	table_print(table, t->out, t->width, RULE_WIDTH, t->bold, t->plain);
 	table_free(table);
 	fprintf(t->out, "(what was used to fit the machine is no prediction)\n");
-	if (strcmp(sim_published_machine(t->b), t->b->options->sim->machine.name))
+	if (strcmp(sim_published_machine(t->b->options), t->b->options->sim->machine.name))
 		fprintf(t->out, "(the machine of these figures is %s; this one is %s)\n",
-			sim_published_machine(t->b), t->b->options->sim->machine.name);
+			sim_published_machine(t->b->options), t->b->options->sim->machine.name);
 }
 
 /*

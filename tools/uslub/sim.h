@@ -15,8 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-#include "../../src/platform/sim/sim.h"
 #include "../sim/machine_file.h"
+#include "../sim/names.h"
 
 struct bench;
 struct bench_run;
@@ -78,10 +78,6 @@ void sim_parse(int argc, char **argv, struct bench_options *options, struct sim_
 char *sim_program(void);
 char **sim_arguments(const struct bench *b, const struct bench_run *run, unsigned round);
 
-/* The name of a lock by its rank, or NULL; of a part of the time. */
-const char *sim_lock_name(unsigned rank);
-const char *sim_time_name(unsigned part);
-
 /*
  * sim_published.c
  *
@@ -100,7 +96,7 @@ struct sim_figure {
 	unsigned decimals;
 	bool fitted; /* it was used to calibrate the machine, so that it is no prediction */
 };
-const char *sim_published_machine(const struct bench *b);
+const char *sim_published_machine(const struct bench_options *o);
 bool sim_published_begin(const struct bench *b, struct sim_figure *figure);
 bool sim_published_next(const struct bench *b, struct sim_figure *figure);
 

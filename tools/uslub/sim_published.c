@@ -142,9 +142,9 @@ static bool find(const struct bench *b, unsigned at, struct sim_figure *figure)
 	return false;
 }
 
-const char *sim_published_machine(const struct bench *b)
+const char *sim_published_machine(const struct bench_options *o)
 {
-	return b->options->workload->id == WL_mmap1 ? "epyc192" : "xeon32";
+	return o->workload->id == WL_mmap1 ? "epyc192" : "xeon32";
 }
 
 bool sim_published_begin(const struct bench *b, struct sim_figure *figure)
