@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +51,7 @@ static bool parse_time(const char *text, double *ns)
 	char *end;
 
 	*ns = strtod(text, &end);
-	if (end == text)
+	if (end == text || !isfinite(*ns))
 		return false;
 	end += strspn(end, BLANKS);
 	for (size_t i = 0; i < TOOL_COUNT(units); i++)
@@ -81,7 +82,7 @@ char *machine_set(struct sim_machine *machine, const char *assignment)
 	at = (char *)machine + field->offset;
 	if (field->kind == NUMBER) {
 		value = strtod(equals, &end);
-		if (end == equals || *end || value < 0 || value > field->most ||
+		if (end == equals || *end || !(value >= 0) || value > field->most ||
 		    value != (double)(unsigned)value)
 			return tool_format("field '%s' takes a whole number from 0 to %.0f, not "
 					   "'%s'",
