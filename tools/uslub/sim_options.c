@@ -36,7 +36,7 @@ static const struct argp_option options[] = {
 	{ "seed", KEY_SEED, "S", 0, "Seed of the first round; the next has S+1 (default: 1)", 0 },
 	{ "warmup", 'w', "MS", 0, "Virtual milliseconds before the measurement (default: 60)", 0 },
 	{ "time", 'T', "MS", 0, "Virtual milliseconds to measure in each round (default: 30)", 0 },
-	{ "repeat", 'r', "N", 0, "Rounds (default: 3)", 0 },
+	{ "repeat", 'r', "N", 0, "Rounds (default: 2)", 0 },
 	{ "size", KEY_SIZE, "BYTES", 0, "Size of an object (default: the workload's)", 0 },
 	{ "burst", KEY_BURST, "N", 0, "burst: objects of a burst (default: 32)", 0 },
 	{ "window", KEY_WINDOW, "N", 0, "window: objects of the window (default: 1024)", 0 },
@@ -408,7 +408,7 @@ void sim_parse(int argc, char **argv, struct bench_options *o, struct sim_option
 	memset(o, 0, sizeof(*o));
 	memset(sim, 0, sizeof(*sim));
 	o->sim = sim;
-	o->repeat = 3;
+	o->repeat = 2;
 	o->burst = 32;
 	o->window = 1024;
 	sim->seed = 1;

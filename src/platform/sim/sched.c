@@ -72,63 +72,12 @@ unsigned sched_fibers(void)
 
 struct heap {
 	unsigned n;
-	bool (*before)(unsigned a, unsigned b);
-	unsigned *(*place)(unsigned item); /* + 1 */
 	unsigned items[SIM_FIBERS_MAX];
 };
 
-static void heap_set(struct heap *h, unsigned i, unsigned item)
-{
-	h->items[i] = item;
-	*h->place(item) = i + 1;
-}
+static struct heap busy, waits;
 
-static void heap_up(struct heap *h, unsigned i)
-{
-	unsigned item = h->items[i], parent;
-
-	for (; i; i = parent) {
-		parent = (i - 1) / 2;
-		if (!h->before(item, h->items[parent]))
-			break;
-		heap_set(h, i, h->items[parent]);
-	}
-	heap_set(h, i, item);
-}
-
-static void heap_down(struct heap *h, unsigned i)
-{
-	unsigned item = h->items[i], child;
-
-	for (; (child = 2 * i + 1) < h->n; i = child) {
-		if (child + 1 < h->n && h->before(h->items[child + 1], h->items[child]))
-			child++;
-		if (!h->before(h->items[child], item))
-			break;
-		heap_set(h, i, h->items[child]);
-	}
-	heap_set(h, i, item);
-}
-
-static void heap_add(struct heap *h, unsigned item)
-{
-	h->items[h->n] = item;
-	heap_up(h, h->n++);
-}
-
-static void heap_remove(struct heap *h, unsigned item)
-{
-	unsigned i = *h->place(item) - 1, last = h->items[--h->n];
-
-	*h->place(item) = 0;
-	if (last == item)
-		return;
-	heap_set(h, i, last);
-	heap_up(h, i);
-	heap_down(h, *h->place(last) - 1);
-}
-
-static bool cpu_before(unsigned a, unsigned b)
+static inline bool cpu_before(unsigned a, unsigned b)
 {
 	uint64_t ta = sim_cpus[a].clock, tb = sim_cpus[b].clock;
 
@@ -140,7 +89,7 @@ static unsigned *cpu_place(unsigned cpu)
 	return &sim_cpus[cpu].place;
 }
 
-static bool wait_before(unsigned a, unsigned b)
+static inline bool wait_before(unsigned a, unsigned b)
 {
 	uint64_t ta = fibers[a].wakes_at, tb = fibers[b].wakes_at;
 
@@ -152,8 +101,67 @@ static unsigned *wait_place(unsigned fiber)
 	return &fibers[fiber].timer;
 }
 
-static struct heap busy = { .before = cpu_before, .place = cpu_place };
-static struct heap waits = { .before = wait_before, .place = wait_place };
+/* Which heap it is, is known where these are inlined. */
+static always_inline bool heap_before(const struct heap *h, unsigned a, unsigned b)
+{
+	return h == &busy ? cpu_before(a, b) : wait_before(a, b);
+}
+
+static always_inline unsigned *heap_place(const struct heap *h, unsigned item)
+{
+	return h == &busy ? cpu_place(item) : wait_place(item);
+}
+
+static always_inline void heap_set(struct heap *h, unsigned i, unsigned item)
+{
+	h->items[i] = item;
+	*heap_place(h, item) = i + 1;
+}
+
+static always_inline void heap_up(struct heap *h, unsigned i)
+{
+	unsigned item = h->items[i], parent;
+
+	for (; i; i = parent) {
+		parent = (i - 1) / 2;
+		if (!heap_before(h, item, h->items[parent]))
+			break;
+		heap_set(h, i, h->items[parent]);
+	}
+	heap_set(h, i, item);
+}
+
+static always_inline void heap_down(struct heap *h, unsigned i)
+{
+	unsigned item = h->items[i], child;
+
+	for (; (child = 2 * i + 1) < h->n; i = child) {
+		if (child + 1 < h->n && heap_before(h, h->items[child + 1], h->items[child]))
+			child++;
+		if (!heap_before(h, h->items[child], item))
+			break;
+		heap_set(h, i, h->items[child]);
+	}
+	heap_set(h, i, item);
+}
+
+static always_inline void heap_add(struct heap *h, unsigned item)
+{
+	h->items[h->n] = item;
+	heap_up(h, h->n++);
+}
+
+static always_inline void heap_remove(struct heap *h, unsigned item)
+{
+	unsigned i = *heap_place(h, item) - 1, last = h->items[--h->n];
+
+	*heap_place(h, item) = 0;
+	if (last == item)
+		return;
+	heap_set(h, i, last);
+	heap_up(h, i);
+	heap_down(h, *heap_place(h, last) - 1);
+}
 
 /* ---- threads of a CPU ----------------------------------------------------------------------------- */
 
