@@ -3,6 +3,7 @@
  * Machine files. A line is "name = value"; '#' begins a comment. Times are nanoseconds, or have a unit: ns,
  * us, ms. Every field must be there once, so that a file says all that a result depends on.
  */
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -230,6 +231,10 @@ char *machine_read(const char *name, struct sim_machine *machine)
 	}
 	base = strrchr(name, '/') ? strrchr(name, '/') + 1 : name;
 	snprintf(machine->name, sizeof(machine->name), "%.*s", (int)strcspn(base, "."), base);
+	/* It goes into reports and pictures, where some characters mean something. */
+	for (char *c = machine->name; *c; c++)
+		if (!isalnum((unsigned char)*c) && !strchr("-_+", *c))
+			*c = '_';
 	free(path);
 	return message;
 }

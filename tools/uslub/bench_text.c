@@ -606,9 +606,9 @@ static void print_published(const struct text *t)
 		return;
 	}
 	table = table_new(TOOL_COUNT(widths), widths);
+	table_add(table, tool_copy("figure"));
 	table_add(table, tool_copy("published"));
-	table_add(table, tool_copy("published"));
-	table_add(table, tool_format("model"));
+	table_add(table, tool_copy("model"));
 	table_add(table, tool_copy("difference"));
 	table_add(table, tool_copy("used to fit"));
 	for (; more; more = sim_published_next(t->b, &figure)) {
