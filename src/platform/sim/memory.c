@@ -28,7 +28,7 @@ static unsigned nfreed;
 void memory_start(void)
 {
 	char *p = mmap(ARENA_AT, ARENA_SIZE + ARENA_ALIGN, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (p == MAP_FAILED)
 		sim_give_up("no address space for the simulated memory: %s", strerror(errno));
