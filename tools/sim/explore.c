@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * uslub-sim explore: hunts bugs of interleaving in the core. Started by uslub-sim as a program of its own, since
+ * uslub sim explore: hunts bugs of interleaving in the core. Started by uslub-sim as a program of its own, since
  * the core in it is compiled otherwise (explore_trace.c); with --plant it starts uslub-sim-planted, which has
  * bugs in its core.
  */
@@ -120,7 +120,7 @@ static struct result run_schedule(const struct ex_plan *plan, const struct ex_sc
 static void write_trace(FILE *f, const struct ex_scenario *s, uint64_t schedule)
 {
 	fprintf(f,
-		"uslub-sim explore trace 1\nbuild %s\nscenario %s\nplant %s\nseed %" PRIu64
+		"uslub sim explore trace 1\nbuild %s\nscenario %s\nplant %s\nseed %" PRIu64
 		"\nschedule %" PRIu64 "\noperations %" PRIu64 "\n",
 		ex_build_id(), s->name, o.plant ? o.plant : "-", o.seed, schedule, ops_seed);
 	for (unsigned i = 0; i < ex_shared->nlog; i++)
@@ -150,7 +150,7 @@ static void report(const struct ex_scenario *s, uint64_t schedule, bool exhausti
 		name = "explore.trace";
 	if (name && !o.replay)
 		save_trace(s, schedule, name);
-	printf("Replay: uslub-sim explore%s%s --scenario %s --replay ", o.plant ? " --plant " : "",
+	printf("Replay: uslub sim explore%s%s --scenario %s --replay ", o.plant ? " --plant " : "",
 	       o.plant ? o.plant : "", s->name);
 	if (o.replay || exhaustive)
 		printf("%s\n", o.replay ? o.replay : name);
@@ -253,7 +253,7 @@ static void read_recorded(const char *name, struct recorded *r)
 		bad_usage("cannot read the trace '%s': %s (nor is it SEED:SCHEDULE)", name,
 			  strerror(errno));
 	if (fscanf(f,
-		   "uslub-sim explore trace 1 build %63s scenario %63s plant %63s seed %" SCNu64
+		   "uslub sim explore trace 1 build %63s scenario %63s plant %63s seed %" SCNu64
 		   " schedule %" SCNu64 " operations %" SCNu64 " ",
 		   r->build, r->scenario, r->plant, &r->seed, &r->schedule, &r->operations) != 6 ||
 	    !read_decisions(f, r))
@@ -575,12 +575,12 @@ static void check_build(const struct recorded *r)
 
 int main(int argc, char **argv)
 {
-	static char name[] = "uslub-sim explore";
+	static char name[] = "uslub sim explore";
 	struct recorded recorded;
 	uint64_t done, began;
 	int status;
 
-	tool_name = "uslub-sim explore";
+	tool_name = "uslub sim explore";
 	argv[0] = name;
 	argp_err_exit_status = TOOL_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &o);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of `uslub-sim explore` share. docs/SIMULATOR.md tells what it is for.
+ * What the files of `uslub sim explore` share. docs/SIMULATOR.md tells what it is for.
  *
  * Every schedule runs in a process of its own, forked from one that has made the machine and the caches of a
  * scenario: so each begins in the same state, whatever the one before did to it, and a schedule is known by

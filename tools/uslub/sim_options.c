@@ -132,7 +132,8 @@ static char *help_filter(int key, const char *text, void *input)
 		"  uslub sim mmap1 --before prefill-barn=off --after prefill-barn=on\n"
 		"  uslub sim mmap1 --published --repeat 3\n"
 		"  uslub sim mmap1 --matrix parking=off,on --sweep cpus=1,8,64,192,384\n"
-		"  uslub sim mmap1 --machine laptop --set rcu_gp=10ms --format json\n\n"
+		"  uslub sim mmap1 --machine laptop --set rcu_gp=10ms --format json\n"
+		"  uslub sim explore --schedules 100k     (hunts bugs; has its own --help)\n\n"
 		"Every throughput is that of a model, which docs/SIMULATOR.md tells about.\n\n"
 		"Exit status: 0 done; 1 counters that must agree do not; 2 wrong usage, or no\n"
 		"data; 130 interrupted, what was simulated until then has been printed.");
