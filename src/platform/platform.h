@@ -104,9 +104,11 @@ void plat_rcu_synchronize(const struct rcu_flavor_struct *flavor);
 /*
  * plat_rcu_call - call fn(item) on this CPU when a grace period is over
  * False where the machine has no such callbacks; then the core's own reclaimer has to do it.
- * plat_rcu_barrier() waits until all of them have been called.
+ * plat_rcu_poll() calls the oldest one of this CPU now, if its grace period is over; plat_rcu_barrier()
+ * waits until all have been called.
  */
 bool plat_rcu_call(const struct rcu_flavor_struct *flavor, void (*fn)(void *), void *item);
+bool plat_rcu_poll(const struct rcu_flavor_struct *flavor);
 void plat_rcu_barrier(const struct rcu_flavor_struct *flavor);
 
 /* May the thread be a reader, so that it must not wait for a grace period? */

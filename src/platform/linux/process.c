@@ -114,6 +114,12 @@ bool plat_rcu_call(const struct rcu_flavor_struct *flavor, void (*fn)(void *), v
 	return false;
 }
 
+bool plat_rcu_poll(const struct rcu_flavor_struct *flavor)
+{
+	(void)flavor;
+	return false;
+}
+
 void plat_rcu_barrier(const struct rcu_flavor_struct *flavor)
 {
 	(void)flavor;

@@ -126,6 +126,20 @@ void rcu_callbacks(void)
 		cpu->task_until = cpu->clock + machine.rcu_task;
 }
 
+bool plat_rcu_poll(const struct rcu_flavor_struct *flavor)
+{
+	struct sim_cpu *cpu;
+
+	(void)flavor;
+	if (!sim_current)
+		return false;
+	cpu = cpu_now();
+	if (!cpu->ready_first || cpu->ready_first->ready > cpu->clock)
+		return false;
+	call_first(cpu);
+	return true;
+}
+
 static void sleep_until(uint64_t time)
 {
 	while (cpu_now()->clock < time)
