@@ -20,8 +20,8 @@ struct uslub_sheaf {
 	struct uslub_cache *cache; /* whose objects these are */
 	uint32_t capacity;	   /* immutable; of oversize sheaves more than the cache's */
 	uint32_t fill;
-	uint32_t node; /* whose barn shall have it; set when it is queued to RCU */
-	uint32_t pad;
+	uint32_t node; /* whose barn shall have it, and whose stash: set when it is queued to RCU */
+	uint32_t slot;
 	void *objects[];
 };
 

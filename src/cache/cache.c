@@ -104,6 +104,12 @@ static struct uslub_sheaf *obtain_full(struct uslub_cache *c, unsigned cpu, unsi
 	seq_take_other(cpu, main_slot(c, cpu), &spare);
 	if (spare && spare->fill)
 		return spare; /* somebody was faster */
+	full = stash_get(c, cpu, flags);
+	if (full) {
+		if (spare)
+			stash_put_emptied(c, cpu, spare, flags);
+		return full;
+	}
 	full = barn_replace_empty(local_barn(c), spare, false);
 	if (!full && !(flags & USLUB_NOWAIT) && rcu_feed_barn(c))
 		full = barn_replace_empty(local_barn(c), spare, false);

@@ -105,6 +105,7 @@ static void cache_free_memory(struct uslub_cache *c)
 {
 	arena_free(c->pcs, c->nslots * sizeof(*c->pcs));
 	arena_free(c->idle, c->nslots * sizeof(*c->idle));
+	arena_free(c->stashes, c->nslots * sizeof(*c->stashes));
 	arena_free(c->class.counters.words, counters_bytes(&c->class.counters));
 	arena_free(c->shards, c->nshards * plat_nnodes() * sizeof(*c->shards));
 	arena_free(c->nodes, plat_nnodes() * sizeof(*c->nodes));
@@ -209,11 +210,19 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 		c->policy.slab_min_objects = USLUB_POLICY_NONE;
 	c->prefill_barn = c->policy.prefill_barn == USLUB_POLICY_ON;
 	c->rcu_limit = c->policy.rcu_limit;
+	if (!c->policy.rcu_stash || !c->capacity || !args->rcu)
+		c->policy.rcu_stash = USLUB_POLICY_NONE;
+	if (c->policy.rcu_stash != USLUB_POLICY_NONE)
+		c->stash_limit = (uint16_t)c->policy.rcu_stash;
 	if (!init_nodes(c, args->min_partial ? args->min_partial : default_min_partial(size)))
 		return -ENOMEM;
 	if (args->rcu) {
 		c->domain = rcu_domain_get(args->rcu);
 		if (!c->domain)
+			return -ENOMEM;
+		if (c->stash_limit)
+			c->stashes = arena_alloc(c->nslots * sizeof(*c->stashes));
+		if (c->stash_limit && !c->stashes)
 			return -ENOMEM;
 	}
 	return 0;

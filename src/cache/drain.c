@@ -36,6 +36,8 @@ static int drain_slots(struct uslub_cache *c, unsigned first, unsigned last)
 
 	if (!error && c->domain)
 		error = pcs_drain(c->pcs, PCS_RCU, first, last, rcu_taken, c);
+	for (; first < last; first++)
+		stash_drain(c, first);
 	return error;
 }
 
@@ -45,9 +47,11 @@ int cache_drain(struct uslub_cache *c, bool dead)
 	int error = 0;
 
 	plat_lock(&c->close_lock);
-	if (dead)
+	if (dead) {
 		pcs_drain_dead(c->pcs, PCS_MAIN, 0, c->nslots, main_taken, c);
-	else
+		for (unsigned slot = 0; slot < c->nslots; slot++)
+			stash_drain(c, slot);
+	} else
 		error = drain_slots(c, 0, c->nslots);
 	plat_unlock(&c->close_lock);
 	return error;
@@ -110,6 +114,28 @@ static noinline void look_at_one(struct uslub_cache *c)
 	if (slot_idle(&c->idle[cpu], &c->pcs[cpu], plat_now()))
 		drain_slots(c, cpu, cpu + 1);
 	plat_unlock(&c->close_lock);
+}
+
+/* Of one CPU: two looks an idle time apart take it, if it did nothing in between. */
+static bool age_one(struct uslub_cache *c, unsigned cpu, uint64_t now)
+{
+	if (!plat_load(&c->stashes[cpu].top))
+		return false;
+	if (slot_idle(&c->idle[cpu], &c->pcs[cpu], now))
+		drain_slots(c, cpu, cpu + 1);
+	return plat_load(&c->stashes[cpu].top);
+}
+
+bool cache_age(struct uslub_cache *c)
+{
+	bool more = false;
+
+	if (!c->stashes || !plat_trylock(&c->close_lock))
+		return c->stashes;
+	for (unsigned cpu = 0; cpu < c->nslots; cpu++)
+		more |= age_one(c, cpu, plat_now());
+	plat_unlock(&c->close_lock);
+	return more;
 }
 
 /* A refill or a flush has been done, where waiting is allowed. */

@@ -39,6 +39,7 @@ struct uslub_cache {
 	uint32_t capacity; /* of a sheaf; 0: no sheaves */
 	uint32_t nslots;
 	bool prefill_barn;
+	uint16_t stash_limit; /* sheaves a CPU keeps for itself; 0: none */
 
 	struct slab_class class cacheline;
 	struct node *nodes;	   /* one per NUMA node */
@@ -60,6 +61,7 @@ struct uslub_cache {
 
 	struct plat_lock close_lock cacheline; /* one remote close at a time */
 	struct idle_seen *idle;		       /* per slot; under close_lock */
+	struct stash *stashes;		       /* per slot; NULL: none are kept */
 	uint32_t slow_steps;		       /* racy: paces the idle look */
 	uint32_t idle_cursor;		       /* under close_lock */
 	bool barrier_warned;	       /* atomic: that a barrier waits for less than it should */
@@ -137,8 +139,32 @@ hidden void sheaf_put_empty(struct uslub_cache *c, struct barn *b, struct uslub_
 hidden void sheaf_put_any(struct uslub_cache *c, struct uslub_sheaf *s);
 hidden struct uslub_sheaf *sheaf_get_empty(struct uslub_cache *c, unsigned flags);
 
+/* stash.c */
+struct stash {
+	struct uslub_sheaf *top; /* atomic */
+	uint32_t count;		 /* atomic; for an instant more than there are */
+	uint32_t low;		 /* racy: the fewest since `trimmed` */
+	uint64_t trimmed;	 /* racy: when */
+} cacheline;
+/* False: no room, or no stash; the sheaf is still the caller's. */
+hidden bool stash_put(struct uslub_cache *c, struct uslub_sheaf *s);
+/* A sheaf with objects of the slot's own stash, or NULL. */
+hidden struct uslub_sheaf *stash_get(struct uslub_cache *c, unsigned slot, unsigned flags);
+/* Fills up a sheaf from the slot's own stash as far as that goes. */
+hidden void stash_top_up(struct uslub_cache *c, unsigned slot, struct uslub_sheaf *s,
+			 unsigned flags);
+/* An emptied sheaf: the slot's next RCU sheaf, else the barn's. */
+hidden void stash_put_emptied(struct uslub_cache *c, unsigned slot, struct uslub_sheaf *s,
+			      unsigned flags);
+/* Empties a slot's stash. */
+hidden void stash_drain(struct uslub_cache *c, unsigned slot);
+hidden void stash_child(struct uslub_cache *c);
+hidden uint64_t stash_count(const struct uslub_cache *c);
+
 /* drain.c */
 hidden void cache_slow_step(struct uslub_cache *c);
+/* Looks at all CPUs. True: there may be something left to take from one that does nothing. */
+hidden bool cache_age(struct uslub_cache *c);
 hidden int cache_drain(struct uslub_cache *c, bool dead);
 hidden uint64_t cache_release_slabs(struct uslub_cache *c);
 

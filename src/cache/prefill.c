@@ -72,6 +72,9 @@ static bool top_up(struct uslub_cache *c, struct uslub_sheaf **sheaf, unsigned n
 
 	if ((*sheaf)->fill >= n)
 		return true;
+	stash_top_up(c, plat_slot(), *sheaf, flags);
+	if ((*sheaf)->fill >= n)
+		return true;
 	if (c->prefill_barn) {
 		full = barn_replace_partial(local_barn(c), *sheaf, flags & USLUB_NOLOCK, &merged);
 		count(counters(c), full ? CTR_barn_get : CTR_barn_prefill_miss);

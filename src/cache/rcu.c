@@ -15,7 +15,8 @@
  *    One domain per liburcu flavor in use, for ever. Its reclaimer is a thread, started with the first
  *    thing queued, that goes round: take everything queued, wait for one grace period, let those who
  *    queue sheaves meanwhile dispose of the matured ones, one for one, and after PACE_NS dispose of what
- *    is left. An allocation that finds the barn without a full sheaf disposes of one as well, and so gets
+ *    is left. With policy rcu-stash it first gives CPUs what they freed themselves (stash.c).
+ *    An allocation that finds the barn without a full sheaf disposes of one as well, and so gets
  *    it before it would go to the slabs. The reclaimer does not wait when somebody waits for it or when
  *    some MiB are queued, and is not woken while there is no work. So disposal is spread over CPUs and
  *    time as the kernel's callbacks are, and a barn gets its sheaves one by one, when there is room, not
@@ -54,6 +55,7 @@
 #define RESERVE_BLOCKS 16
 #define FORK_WAIT_NS   100000000ull
 #define PACE_NS	       1000000
+#define AGE_NS	       500000000
 #define HASTE_PART     32 /* of rcu-limit: 2 MiB by default */
 #define YIELD_PART     8
 
@@ -84,6 +86,7 @@ struct rcu_domain {
 	uint64_t asked;		  /* atomic */
 	uint64_t done;		  /* atomic */
 	uint32_t done_futex;	  /* bumped with done */
+	bool stashed;		  /* the reclaimer's: there may be sheaves in stashes, to age */
 	uint64_t queued_since;	  /* atomic: time of the first push since the queue was empty; 0 */
 	uint64_t batch_since;	  /* atomic: the same of the batch under way */
 
@@ -223,6 +226,8 @@ static void put_matured(struct uslub_cache *c, struct uslub_sheaf *s)
 	struct barn *barn = s->node == NODE_NO_BARN ? NULL : &c->barns[s->node];
 
 	if (s->fill) {
+		if (barn && stash_put(c, s))
+			return;
 		if (barn && barn_put_full(barn, s, false, false)) {
 			count(counters(c), CTR_barn_put);
 			return;
@@ -330,7 +335,10 @@ static void dispose_batch(struct rcu_domain *d)
 
 bool rcu_feed_barn(struct uslub_cache *c)
 {
-	return c->domain && plat_load(&c->domain->matured) && dispose_one_sheaf(c->domain);
+	if (!c->domain)
+		return false;
+	return plat_rcu_poll(c->domain->flavor) ||
+	       (plat_load(&c->domain->matured) && dispose_one_sheaf(c->domain));
 }
 
 /* A thread that frees much does its part of the disposal. */
@@ -399,6 +407,27 @@ static void grace_period(struct rcu_domain *d)
 	plat_unlock(&d->grace_lock);
 }
 
+/* Under batch_lock: matured sheaves to the stashes of their CPUs, as far as those take them. */
+static void hand_out(struct rcu_domain *d)
+{
+	struct uslub_sheaf **link = &d->batch, *s, *next;
+	struct uslub_cache *c;
+	unsigned fill;
+
+	while ((s = *link)) {
+		c = s->cache;
+		next = s->next;
+		fill = s->fill;
+		if (s->node == NODE_NO_BARN || !fill || !stash_put(c, s)) {
+			link = &s->next;
+			continue;
+		}
+		plat_store(link, next);
+		plat_fetch_sub(&c->rcu_queued, fill);
+		d->stashed = true;
+	}
+}
+
 /* First half of a round: what is queued matures. Returns the number to publish at its end. */
 static uint64_t mature(struct rcu_domain *d)
 {
@@ -407,6 +436,7 @@ static uint64_t mature(struct rcu_domain *d)
 	if (take_queue(d)) {
 		grace_period(d);
 		plat_lock(&d->batch_lock);
+		hand_out(d);
 		plat_store(&d->matured, true);
 		plat_unlock(&d->batch_lock);
 	}
@@ -447,8 +477,24 @@ static void sleep_unless(struct rcu_domain *d, enum awake how, bool (*reason)(st
 	plat_store(&d->awake, how);
 	plat_fence();
 	if (!reason(d))
-		plat_wait(&d->awake, how, how == PACING ? PACE_NS : 0);
+		plat_wait(&d->awake, how, how == PACING ? PACE_NS : d->stashed ? AGE_NS : 0);
 	plat_store(&d->awake, AWAKE);
+}
+
+/* There was nothing to do for a while: what CPUs keep for themselves gets old. */
+static void age(struct rcu_domain *d)
+{
+	struct uslub_cache *c;
+	bool more = false;
+
+	/* Whoever holds it may be waiting for us. */
+	if (!plat_trylock(&registry_lock))
+		return;
+	list_for_each_entry(c, &registry, link)
+		if (c->domain == d && !c->dying)
+			more |= cache_age(c);
+	plat_unlock(&registry_lock);
+	d->stashed = more;
 }
 
 static void *reclaimer(void *arg)
@@ -457,8 +503,11 @@ static void *reclaimer(void *arg)
 	uint64_t asked;
 
 	for (;;) {
-		if (!work_waits(d))
+		while (!work_waits(d)) {
 			sleep_unless(d, ASLEEP, work_waits);
+			if (d->stashed && !work_waits(d))
+				age(d);
+		}
 		asked = mature(d);
 		if (!hasty(d))
 			sleep_unless(d, PACING, hasty);
@@ -617,6 +666,7 @@ uint64_t rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_b
 	uint64_t queued;
 
 	s->node = to_barn ? node : NODE_NO_BARN;
+	s->slot = plat_slot();
 	queued = plat_fetch_add(&c->rcu_queued, s->fill) + s->fill;
 	if (plat_rcu_call(d->flavor, sheaf_callback, s))
 		return queued;
@@ -708,6 +758,12 @@ static struct uslub_sheaf *obtain_empty(struct uslub_cache *c, unsigned cpu)
 	return sheaf_get_empty(c, USLUB_NOWAIT);
 }
 
+/* Does an empty one lie there already? A hint: the flip tells. */
+static bool other_has_room(struct percpu_slot *slot)
+{
+	return plat_load(&slot->sheaf[!word_which(plat_load(&slot->word))]);
+}
+
 /*
  * The CPU's RCU sheaf is full, or there is none: install *hand, push into it, queue what was there. All
  * between the raise and the lowering of rcu_inflight, see section 4.
@@ -724,7 +780,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 	int jump;
 
 	generation = plat_raise(inflight);
-	result = seq_give_other(cpu, slot, *hand);
+	result = *hand ? seq_give_other(cpu, slot, *hand) : SEQ_EMPTY;
 	if (result == SEQ_DONE)
 		*hand = NULL;
 	/* EMPTY: one lies there already, empty or full. The flip tells. */
@@ -766,9 +822,9 @@ static noinline void free_rcu_slow(struct uslub_cache *c, void *object)
 			break;
 		if (result == SEQ_AGAIN || slot_closed(rcu_slot(c, cpu)))
 			continue;
-		if (!hand)
+		if (!hand && !other_has_room(rcu_slot(c, cpu)))
 			hand = obtain_empty(c, cpu);
-		if (!hand)
+		if (!hand && !other_has_room(rcu_slot(c, cpu)))
 			break;
 		result = replace_rcu(c, cpu, &hand, object);
 		if (result == SEQ_DONE)

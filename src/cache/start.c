@@ -227,8 +227,10 @@ static void fork_child(void)
 {
 	struct uslub_cache *c;
 
-	list_for_each_entry(c, &registry, link)
+	list_for_each_entry(c, &registry, link) {
 		pcs_child(c->pcs, c->nslots);
+		stash_child(c);
+	}
 	rcu_child();
 	give_all(true);
 	forks.busy = 0;

@@ -119,6 +119,8 @@ static uint64_t computed(const struct uslub_cache *c, enum uslub_stat which)
 		return sum_over(c->nodes, total_objects);
 	case USLUB_STAT_parked:
 		return parked(c);
+	case USLUB_STAT_stashed:
+		return stash_count(c);
 	case USLUB_STAT_list_lock_alloc:
 		return sum_over(c->nodes, list_lock.taken[LOCK_ALLOC]);
 	case USLUB_STAT_list_lock_free:

@@ -438,6 +438,8 @@ void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefille
 	for (unsigned cpu = 0; cpu < c->nslots; cpu++) {
 		add_slot(&h, &c->pcs[cpu].main);
 		add_slot(&h, &c->pcs[cpu].rcu);
+		if (c->stashes)
+			add_stack(&h, c->stashes[cpu].top, false);
 	}
 	for (unsigned n = 0; n < plat_nnodes(); n++) {
 		plat_lock(&c->barns[n].lock.lock);
