@@ -5,7 +5,7 @@
  * layout.
  *
  * Who may touch one: its owner. That is a CPU (its pcs slots), a barn (under the barn's lock), the RCU
- * queue, or a thread that holds it in its hands. `fill` is right whenever the sheaf is not some CPU's
+ * queue, a stash, or a thread that holds it in its hands. `fill` is right whenever the sheaf is not some CPU's
  * main; a main's fill lies in the CPU's word, and is written here when the sheaf stops being main.
  */
 #ifndef USLUB_BASE_SHEAF_H
@@ -16,12 +16,12 @@
 struct uslub_cache;
 
 struct uslub_sheaf {
-	struct uslub_sheaf *next;  /* in a barn's stack or the RCU queue */
+	struct uslub_sheaf *next;  /* in a barn's stack, a stash or the RCU queue */
 	struct uslub_cache *cache; /* whose objects these are */
 	uint32_t capacity;	   /* immutable; of oversize sheaves more than the cache's */
 	uint32_t fill;
-	uint32_t node; /* whose barn shall have it, and whose stash: set when it is queued to RCU */
-	uint32_t slot;
+	uint32_t node; /* whose barn shall have it, and */
+	uint32_t slot; /* whose stash: set when it is queued to RCU */
 	void *objects[];
 };
 

@@ -4,7 +4,9 @@
  *
  * Shrink does it to everybody at once. The idle look does it to one CPU at a time without being asked:
  * every 64th slow step looks at one other CPU, and one whose words have not changed for a second is
- * drained. What a drain finds is flushed only after all slots are open again.
+ * drained. What a drain finds is flushed only after all slots are open again. Of a CPU that is not idle, the
+ * look trims what is stashed for it (stash.c), in case that it only frees. As long as anything is stashed
+ * the reclaimer looks at all such CPUs twice a second, so that it gets old where nobody takes slow steps.
  *
  * A drain also folds the popped counts out of the words, so that 45 bits last for ever: a slot whose top
  * bit shows is drained however busy it is.
@@ -104,6 +106,15 @@ static bool slot_idle(struct idle_seen *seen, const struct pcs *pcs, uint64_t no
 	return false;
 }
 
+/* Two looks an idle time apart take all of a CPU that did nothing in between. Under close_lock. */
+static void look_at(struct uslub_cache *c, unsigned cpu)
+{
+	if (slot_idle(&c->idle[cpu], &c->pcs[cpu], plat_now()))
+		drain_slots(c, cpu, cpu + 1);
+	else if (c->stashes)
+		stash_trim(c, cpu);
+}
+
 static noinline void look_at_one(struct uslub_cache *c)
 {
 	unsigned cpu;
@@ -111,29 +122,24 @@ static noinline void look_at_one(struct uslub_cache *c)
 	if (!plat_trylock(&c->close_lock))
 		return;
 	cpu = c->idle_cursor++ % c->nslots;
-	if (slot_idle(&c->idle[cpu], &c->pcs[cpu], plat_now()))
-		drain_slots(c, cpu, cpu + 1);
+	look_at(c, cpu);
 	plat_unlock(&c->close_lock);
-}
-
-/* Of one CPU: two looks an idle time apart take it, if it did nothing in between. */
-static bool age_one(struct uslub_cache *c, unsigned cpu, uint64_t now)
-{
-	if (!plat_load(&c->stashes[cpu].top))
-		return false;
-	if (slot_idle(&c->idle[cpu], &c->pcs[cpu], now))
-		drain_slots(c, cpu, cpu + 1);
-	return plat_load(&c->stashes[cpu].top);
 }
 
 bool cache_age(struct uslub_cache *c)
 {
 	bool more = false;
 
-	if (!c->stashes || !plat_trylock(&c->close_lock))
-		return c->stashes;
-	for (unsigned cpu = 0; cpu < c->nslots; cpu++)
-		more |= age_one(c, cpu, plat_now());
+	if (!c->stashes)
+		return false;
+	if (!plat_trylock(&c->close_lock))
+		return true;
+	for (unsigned cpu = 0; cpu < c->nslots; cpu++) {
+		if (!stash_count(&c->stashes[cpu]))
+			continue;
+		look_at(c, cpu);
+		more |= stash_count(&c->stashes[cpu]) > 0;
+	}
 	plat_unlock(&c->close_lock);
 	return more;
 }

@@ -141,25 +141,27 @@ hidden struct uslub_sheaf *sheaf_get_empty(struct uslub_cache *c, unsigned flags
 
 /* stash.c */
 struct stash {
-	struct uslub_sheaf *top; /* atomic */
-	uint32_t count;		 /* atomic; for an instant more than there are */
-	uint32_t low;		 /* racy: the fewest since `trimmed` */
-	uint64_t trimmed;	 /* racy: when */
+	uint64_t word;	  /* atomic: the newest sheaf, and how many there are */
+	uint64_t trimmed; /* racy: when it was last */
+	uint32_t low;	  /* racy: the fewest since then */
 } cacheline;
-/* False: no room, or no stash; the sheaf is still the caller's. */
+hidden struct uslub_sheaf *stash_top(const struct stash *st);
+hidden unsigned stash_count(const struct stash *st);
+/* False: no room, or no stash; the sheaf is still the caller's, its `next` may have changed. */
 hidden bool stash_put(struct uslub_cache *c, struct uslub_sheaf *s);
 /* A sheaf with objects of the slot's own stash, or NULL. */
 hidden struct uslub_sheaf *stash_get(struct uslub_cache *c, unsigned slot, unsigned flags);
 /* Fills up a sheaf from the slot's own stash as far as that goes. */
-hidden void stash_top_up(struct uslub_cache *c, unsigned slot, struct uslub_sheaf *s,
+hidden void stash_top_up(struct uslub_cache *c, unsigned slot, struct uslub_sheaf *to,
 			 unsigned flags);
 /* An emptied sheaf: the slot's next RCU sheaf, else the barn's. */
 hidden void stash_put_emptied(struct uslub_cache *c, unsigned slot, struct uslub_sheaf *s,
 			      unsigned flags);
+/* Releases what was not needed for a while. There are stashes. */
+hidden void stash_trim(struct uslub_cache *c, unsigned slot);
 /* Empties a slot's stash. */
 hidden void stash_drain(struct uslub_cache *c, unsigned slot);
-hidden void stash_child(struct uslub_cache *c);
-hidden uint64_t stash_count(const struct uslub_cache *c);
+hidden uint64_t stash_total(const struct uslub_cache *c);
 
 /* drain.c */
 hidden void cache_slow_step(struct uslub_cache *c);
@@ -170,7 +172,9 @@ hidden uint64_t cache_release_slabs(struct uslub_cache *c);
 
 /* rcu.c */
 hidden struct rcu_domain *rcu_domain_get(const struct rcu_flavor_struct *flavor);
-hidden uint64_t rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn);
+/* `cpu` is where it was filled. */
+hidden uint64_t rcu_queue_sheaf(struct uslub_cache *c, unsigned cpu, struct uslub_sheaf *s,
+				bool to_barn);
 hidden void rcu_queue_slab(struct rcu_domain *d, struct slab *slab);
 /* Disposes of a matured sheaf, if there is one: the barn may have it afterwards. */
 hidden bool rcu_feed_barn(struct uslub_cache *c);

@@ -15,7 +15,8 @@
  *    One domain per liburcu flavor in use, for ever. Its reclaimer is a thread, started with the first
  *    thing queued, that goes round: take everything queued, wait for one grace period, let those who
  *    queue sheaves meanwhile dispose of the matured ones, one for one, and after PACE_NS dispose of what
- *    is left. With policy rcu-stash it first gives CPUs what they freed themselves (stash.c).
+ *    is left. With policy rcu-stash it first gives CPUs what they freed themselves (stash.c), and looks
+ *    now and then for what they do not need, asleep for AGE_NS at most as long as there may be any.
  *    An allocation that finds the barn without a full sheaf disposes of one as well, and so gets
  *    it before it would go to the slabs. The reclaimer does not wait when somebody waits for it or when
  *    some MiB are queued, and is not woken while there is no work. So disposal is spread over CPUs and
@@ -56,6 +57,7 @@
 #define FORK_WAIT_NS   100000000ull
 #define PACE_NS	       1000000
 #define AGE_NS	       500000000
+#define AGE_LOOKS      2  /* that find nothing, since a stash may be in somebody's hands, end it */
 #define HASTE_PART     32 /* of rcu-limit: 2 MiB by default */
 #define YIELD_PART     8
 
@@ -86,9 +88,10 @@ struct rcu_domain {
 	uint64_t asked;		  /* atomic */
 	uint64_t done;		  /* atomic */
 	uint32_t done_futex;	  /* bumped with done */
-	bool stashed;		  /* the reclaimer's: there may be sheaves in stashes, to age */
-	uint64_t queued_since;	  /* atomic: time of the first push since the queue was empty; 0 */
-	uint64_t batch_since;	  /* atomic: the same of the batch under way */
+	uint32_t stashed;      /* atomic: looks at stashes until the last, AGE_LOOKS while used */
+	uint64_t aged;	       /* the reclaimer's: when it looked last */
+	uint64_t queued_since; /* atomic: time of the first push since the queue was empty; 0 */
+	uint64_t batch_since;  /* atomic: the same of the batch under way */
 
 	struct plat_lock grace_lock; /* held during synchronize_rcu() */
 	struct plat_lock batch_lock cacheline;
@@ -220,13 +223,23 @@ uint64_t rcu_oldest(const struct rcu_domain *d)
 
 /* ---- the reclaimer -------------------------------------------------------------------------------- */
 
-/* After its grace period: a sheaf to its barn, else its objects to their slabs. */
+/* Into the stash of the CPU that freed its objects. */
+static bool keep(struct uslub_cache *c, struct uslub_sheaf *s)
+{
+	if (!stash_put(c, s))
+		return false;
+	if (plat_load(&c->domain->stashed) != AGE_LOOKS)
+		plat_store(&c->domain->stashed, AGE_LOOKS);
+	return true;
+}
+
+/* After its grace period: a sheaf to its CPU or barn, else its objects to their slabs. */
 static void put_matured(struct uslub_cache *c, struct uslub_sheaf *s)
 {
 	struct barn *barn = s->node == NODE_NO_BARN ? NULL : &c->barns[s->node];
 
 	if (s->fill) {
-		if (barn && stash_put(c, s))
+		if (barn && keep(c, s))
 			return;
 		if (barn && barn_put_full(barn, s, false, false)) {
 			count(counters(c), CTR_barn_put);
@@ -415,16 +428,17 @@ static void hand_out(struct rcu_domain *d)
 	unsigned fill;
 
 	while ((s = *link)) {
+		/* Once it is kept it is another's, who may use it up and queue it again. */
 		c = s->cache;
 		next = s->next;
 		fill = s->fill;
-		if (s->node == NODE_NO_BARN || !fill || !stash_put(c, s)) {
+		if (s->node != NODE_NO_BARN && fill && keep(c, s)) {
+			plat_store(link, next);
+			plat_fetch_sub(&c->rcu_queued, fill);
+		} else {
+			s->next = next;
 			link = &s->next;
-			continue;
 		}
-		plat_store(link, next);
-		plat_fetch_sub(&c->rcu_queued, fill);
-		d->stashed = true;
 	}
 }
 
@@ -477,11 +491,14 @@ static void sleep_unless(struct rcu_domain *d, enum awake how, bool (*reason)(st
 	plat_store(&d->awake, how);
 	plat_fence();
 	if (!reason(d))
-		plat_wait(&d->awake, how, how == PACING ? PACE_NS : d->stashed ? AGE_NS : 0);
+		plat_wait(&d->awake, how,
+			  how == PACING		   ? PACE_NS
+			  : plat_load(&d->stashed) ? AGE_NS
+						   : 0);
 	plat_store(&d->awake, AWAKE);
 }
 
-/* There was nothing to do for a while: what CPUs keep for themselves gets old. */
+/* What CPUs keep for themselves gets old. */
 static void age(struct rcu_domain *d)
 {
 	struct uslub_cache *c;
@@ -490,11 +507,14 @@ static void age(struct rcu_domain *d)
 	/* Whoever holds it may be waiting for us. */
 	if (!plat_trylock(&registry_lock))
 		return;
+	d->aged = plat_now();
+	plat_fetch_sub(&d->stashed, 1);
 	list_for_each_entry(c, &registry, link)
 		if (c->domain == d && !c->dying)
 			more |= cache_age(c);
 	plat_unlock(&registry_lock);
-	d->stashed = more;
+	if (more)
+		plat_store(&d->stashed, AGE_LOOKS);
 }
 
 static void *reclaimer(void *arg)
@@ -505,14 +525,19 @@ static void *reclaimer(void *arg)
 	for (;;) {
 		while (!work_waits(d)) {
 			sleep_unless(d, ASLEEP, work_waits);
-			if (d->stashed && !work_waits(d))
+			if (plat_load(&d->stashed) && !work_waits(d))
 				age(d);
 		}
+		if (!plat_load(&d->stashed))
+			d->aged = plat_now(); /* nothing is older */
 		asked = mature(d);
 		if (!hasty(d))
 			sleep_unless(d, PACING, hasty);
 		plat_store(&d->haste, 0);
 		finish_round(d, asked);
+		/* Not to be put off by another cache that is never quiet. */
+		if (plat_load(&d->stashed) && plat_now() - d->aged > AGE_NS)
+			age(d);
 	}
 	return NULL;
 }
@@ -659,14 +684,14 @@ static void note_time(struct rcu_domain *d)
 }
 
 /* Returns how many objects of the cache are queued now. */
-uint64_t rcu_queue_sheaf(struct uslub_cache *c, struct uslub_sheaf *s, bool to_barn)
+uint64_t rcu_queue_sheaf(struct uslub_cache *c, unsigned cpu, struct uslub_sheaf *s, bool to_barn)
 {
 	struct rcu_domain *d = c->domain;
 	unsigned node = plat_this_node();
 	uint64_t queued;
 
 	s->node = to_barn ? node : NODE_NO_BARN;
-	s->slot = plat_slot();
+	s->slot = cpu;
 	queued = plat_fetch_add(&c->rcu_queued, s->fill) + s->fill;
 	if (plat_rcu_call(d->flavor, sheaf_callback, s))
 		return queued;
@@ -791,7 +816,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 		if (seq_take_other(cpu, slot, &old) == SEQ_DONE) {
 			plat_point(POINT_RCU_DETACHED);
 			if (old->fill)
-				queued = rcu_queue_sheaf(c, old, true);
+				queued = rcu_queue_sheaf(c, cpu, old, true);
 			else
 				sheaf_put_empty(c, local_barn(c), old);
 		}
@@ -855,11 +880,10 @@ void rcu_taken(void *arg, unsigned cpu, const struct pcs_contents *contents)
 {
 	struct uslub_cache *c = arg;
 
-	(void)cpu;
 	counters_add(counters(c), CTR_rcu_jump, -(uint64_t)contents->avail);
 	for (unsigned i = 0; i < 2; i++)
 		if (contents->sheaf[i])
-			rcu_queue_sheaf(c, contents->sheaf[i], false);
+			rcu_queue_sheaf(c, cpu, contents->sheaf[i], false);
 }
 
 static void wait_inflight(struct uslub_cache *c)

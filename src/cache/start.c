@@ -7,7 +7,8 @@
  * consistent at any moment, since a sequence either committed or did nothing (and one by compare-exchange
  * leaves the word as it was until it is done; the child opens what was closed). What other threads held
  * in their hands at that moment counts as live in the child for ever: at most two sheaves per thread, the
- * objects of a bulk call, and the chains of the slabs that a refill has just taken.
+ * objects of a bulk call, the chains of the slabs that a refill has just taken, and a CPU's stash, which is
+ * taken out whole for an instant, or the part of it that is being released.
  *
  * A signal handler that forks may have interrupted its own thread under a lock, or with a slot closed
  * (plat_enter()); such a fork is called urgent here. What it interrupted is left alone: the thread exists in
@@ -227,10 +228,8 @@ static void fork_child(void)
 {
 	struct uslub_cache *c;
 
-	list_for_each_entry(c, &registry, link) {
+	list_for_each_entry(c, &registry, link)
 		pcs_child(c->pcs, c->nslots);
-		stash_child(c);
-	}
 	rcu_child();
 	give_all(true);
 	forks.busy = 0;

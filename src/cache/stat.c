@@ -120,7 +120,7 @@ static uint64_t computed(const struct uslub_cache *c, enum uslub_stat which)
 	case USLUB_STAT_parked:
 		return parked(c);
 	case USLUB_STAT_stashed:
-		return stash_count(c);
+		return stash_total(c);
 	case USLUB_STAT_list_lock_alloc:
 		return sum_over(c->nodes, list_lock.taken[LOCK_ALLOC]);
 	case USLUB_STAT_list_lock_free:

@@ -439,7 +439,7 @@ void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefille
 		add_slot(&h, &c->pcs[cpu].main);
 		add_slot(&h, &c->pcs[cpu].rcu);
 		if (c->stashes)
-			add_stack(&h, c->stashes[cpu].top, false);
+			add_stack(&h, stash_top(&c->stashes[cpu]), false);
 	}
 	for (unsigned n = 0; n < plat_nnodes(); n++) {
 		plat_lock(&c->barns[n].lock.lock);
