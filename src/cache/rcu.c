@@ -350,7 +350,7 @@ bool rcu_feed_barn(struct uslub_cache *c)
 {
 	if (!c->domain)
 		return false;
-	return plat_rcu_poll(c->domain->flavor) ||
+	return (c->stashes && plat_rcu_poll(c->domain->flavor)) ||
 	       (plat_load(&c->domain->matured) && dispose_one_sheaf(c->domain));
 }
 
@@ -783,15 +783,15 @@ static struct uslub_sheaf *obtain_empty(struct uslub_cache *c, unsigned cpu)
 	return sheaf_get_empty(c, USLUB_NOWAIT);
 }
 
-/* Does an empty one lie there already? A hint: the flip tells. */
-static bool other_has_room(struct percpu_slot *slot)
+/* Does another one lie there already? An empty one most likely; the flip tells. */
+static bool other_there(struct percpu_slot *slot)
 {
 	return plat_load(&slot->sheaf[!word_which(plat_load(&slot->word))]);
 }
 
 /*
- * The CPU's RCU sheaf is full, or there is none: install *hand, push into it, queue what was there. All
- * between the raise and the lowering of rcu_inflight, see section 4.
+ * The CPU's RCU sheaf is full, or there is none: install *hand, if there is one, push into the one that
+ * lies there, queue what was there. All between the raise and the lowering of rcu_inflight, see section 4.
  */
 static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct uslub_sheaf **hand,
 				   void *object)
@@ -847,10 +847,11 @@ static noinline void free_rcu_slow(struct uslub_cache *c, void *object)
 			break;
 		if (result == SEQ_AGAIN || slot_closed(rcu_slot(c, cpu)))
 			continue;
-		if (!hand && !other_has_room(rcu_slot(c, cpu)))
+		if (!hand && !other_there(rcu_slot(c, cpu))) {
 			hand = obtain_empty(c, cpu);
-		if (!hand && !other_has_room(rcu_slot(c, cpu)))
-			break;
+			if (!hand)
+				break;
+		}
 		result = replace_rcu(c, cpu, &hand, object);
 		if (result == SEQ_DONE)
 			break;
