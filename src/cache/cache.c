@@ -7,7 +7,7 @@
  *    room:
  *
  *      a. the CPU's main sheaf     a sequence of two dozen instructions, no lock, no atomic
- *      b. the CPU's spare sheaf    becomes main
+ *      b. the CPU's spare sheaf    becomes main; then what is stashed for it, if anything (stash.c)
  *      c. the node's barn          a full sheaf for an empty one, or the other way round; barn lock
  *      d. the node's partial list  a sheaf is filled from slabs or flushed into them; list_lock
  *      e. the page supply          a new slab, or one less
@@ -336,7 +336,7 @@ static bool bulk_overflow(size_t n)
 	return n > UINT32_MAX;
 }
 
-/* Up to n objects from the CPU's sheaves and full sheaves of the barn; never refills. */
+/* Up to n objects from the CPU's sheaves, its stash and full sheaves of the barn; never refills. */
 static unsigned bulk_from_sheaves(struct uslub_cache *c, unsigned flags, unsigned n, void **objects)
 {
 	struct uslub_sheaf *full;
@@ -359,12 +359,15 @@ static unsigned bulk_from_sheaves(struct uslub_cache *c, unsigned flags, unsigne
 		failures++;
 		if (result == SEQ_AGAIN || slot_closed(main_slot(c, cpu)))
 			continue;
-		full = flags & USLUB_NOLOCK ? NULL : barn_replace_empty(local_barn(c), NULL, false);
+		full = flags & USLUB_NOLOCK ? NULL : stash_get(c, cpu, flags);
 		if (!full) {
-			count(counters(c), CTR_barn_get_fail);
-			break;
+			full = flags & USLUB_NOLOCK
+				       ? NULL
+				       : barn_replace_empty(local_barn(c), NULL, false);
+			count(counters(c), full ? CTR_barn_get : CTR_barn_get_fail);
 		}
-		count(counters(c), CTR_barn_get);
+		if (!full)
+			break;
 		if (cache_swap_spare(c, cpu, full))
 			failures = 0;
 		else

@@ -6,7 +6,8 @@
  * the common case. When the spare holds less than is asked for, it used to be filled up from slabs, past
  * the barn, while the barn, which nobody emptied, refused what RCU brought back. With policy prefill-barn
  * the short spare is swapped for a full sheaf of the barn instead (barn_replace_partial()), which makes
- * room there for the next matured RCU sheaf.
+ * room there for the next matured RCU sheaf. With policy rcu-stash it is filled up before that from what came
+ * back to the CPU (stash.c).
  *
  * A sheaf in the hands of a caller belongs to nobody else: no CPU, no lock. More objects than a sheaf
  * holds are served by a private one of the right size.
@@ -53,12 +54,15 @@ static struct uslub_sheaf *prefill_oversize(struct uslub_cache *c, unsigned flag
 	return NULL;
 }
 
-/* No spare: any sheaf of the barn, or a new one. */
+/* No spare: one of the CPU's own, any sheaf of the barn, or a new one. */
 static struct uslub_sheaf *borrow(struct uslub_cache *c, unsigned flags)
 {
 	struct uslub_sheaf *s;
 
 	count(counters(c), CTR_sheaf_prefill_slow);
+	s = stash_get(c, plat_slot(), flags);
+	if (s)
+		return s;
 	s = barn_get_any(local_barn(c), flags & USLUB_NOLOCK);
 	count(counters(c), s && s->fill ? CTR_barn_get : CTR_barn_get_fail);
 	return s ? s : sheaf_new(c, flags);
