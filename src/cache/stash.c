@@ -111,6 +111,8 @@ static struct uslub_sheaf *take(struct stash *st, unsigned *n)
 {
 	uint64_t word = plat_load(&st->word) ? plat_exchange(&st->word, 0) : 0;
 
+	if (word)
+		plat_point(POINT_STASH_TAKEN);
 	*n = count_of(word);
 	return top_of(word);
 }
@@ -139,6 +141,7 @@ static void put_back(struct uslub_cache *c, struct stash *st, struct uslub_sheaf
 		for (last = list; last->next; last = last->next)
 			;
 		last->next = top_of(word);
+		plat_point(POINT_STASH_BACK);
 		if (plat_cas(&st->word, &word, word_of(list, count_of(word) + n)))
 			break;
 		last->next = NULL;
@@ -159,6 +162,7 @@ bool stash_put(struct uslub_cache *c, struct uslub_sheaf *s)
 		if (count_of(word) >= c->stash_limit)
 			return false;
 		s->next = top_of(word);
+		plat_point(POINT_STASH_PUT);
 	} while (!plat_cas(&st->word, &word, word_of(s, count_of(word) + 1)));
 	count(counters(c), CTR_stash_put);
 	return true;

@@ -15,5 +15,8 @@
 #define POINT_WALKED	   27 /* a held slab's chain was read, and is about to be cut off */
 #define POINT_SURPLUS	   28 /* what is too much of a chain is about to go back */
 #define POINT_RCU_DETACHED 29 /* replace_rcu(): a full sheaf is off its CPU and not queued yet */
+#define POINT_STASH_PUT	   30 /* a sheaf is about to be pushed onto what a stash was just now */
+#define POINT_STASH_TAKEN  31 /* a stash is in hand */
+#define POINT_STASH_BACK   32 /* what is put back is about to be joined to what others put there */
 
 #endif /* USLUB_PLATFORM_POINT_H */

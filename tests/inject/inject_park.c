@@ -2,7 +2,7 @@
 /*
  * The sweep over the injection points while slabs are parked.
  *
- *    inject_park [--seconds=S] [--point=N] [--seed=N] [--broken=K]
+ *    inject_park [--stashed] [--seconds=S] [--point=N] [--seed=N] [--broken=K]
  *
  * 1. What goes on
  *    For each point, those of the sequences and those of the node tier, several threads share the CPUs and
@@ -14,10 +14,13 @@
  *      - a shrinker lists what is parked;
  *      - now and then no pages can be had.
  *
+ *    --stashed: both caches have sheaves, and frees are deferred, whose matured sheaves CPUs keep for
+ *    themselves; the points of these stashes, which the threads also prefill from, come in addition.
+ *
  * 2. What must come of it
  *    A word in each object says whose it is: none is issued twice. When all is quiet the gauges are what a
- *    walk over lists and stacks finds, parked slabs are those that were parked and not unparked, and when
- *    everything is freed no slab is left.
+ *    walk over lists and stacks finds, parked slabs are those that were parked and not unparked, stashed
+ *    sheaves are those that were put there and not taken, and when everything is freed no slab is left.
  *
  * 3. Controls. --broken=K puts a mistake in that must be found (see `controls`).
  *
@@ -34,9 +37,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <urcu/flavor.h>
 #include <uslub/uslub.h>
 #include "cache/internal.h"
 #include "machine.h"
+
+extern const struct rcu_flavor_struct urcu_memb_flavor;
 
 #define MAX_WORKERS 8
 #define CACHES	    2
@@ -45,12 +51,24 @@
 #define SIGNAL	    SIGRTMIN
 
 static const char *const points[INJECT_POINTS + 1] = {
-	[POINT_FREED] = "freed",       [POINT_EMPTIED] = "emptied", [POINT_TAKEN] = "taken",
-	[POINT_PUT_BACK] = "put back", [POINT_LISTING] = "listing", [POINT_WALKED] = "walked",
-	[POINT_SURPLUS] = "surplus",
+	[POINT_FREED] = "freed",     [POINT_EMPTIED] = "emptied",
+	[POINT_TAKEN] = "taken",     [POINT_PUT_BACK] = "put back",
+	[POINT_LISTING] = "listing", [POINT_WALKED] = "walked",
+	[POINT_SURPLUS] = "surplus", [POINT_RCU_DETACHED] = "detached",
+	[POINT_STASH_PUT] = "put",   [POINT_STASH_TAKEN] = "in hand",
+	[POINT_STASH_BACK] = "back",
 };
 
-enum { LOST = 1, TWICE, FREE_MISCOUNTED, EMPTY_MISCOUNTED, PLAIN_TAKE, CONTROLS = PLAIN_TAKE };
+enum {
+	LOST = 1,
+	TWICE,
+	FREE_MISCOUNTED,
+	EMPTY_MISCOUNTED,
+	PLAIN_TAKE,
+	PLAIN_PUT, /* from here on with --stashed */
+	SHEAF_LOST,
+	CONTROLS = SHEAF_LOST
+};
 
 static const char *const controls[CONTROLS + 1] = {
 	[LOST] = "a parked slab is lost",
@@ -58,6 +76,8 @@ static const char *const controls[CONTROLS + 1] = {
 	[FREE_MISCOUNTED] = "a free object of a parked slab is counted twice",
 	[EMPTY_MISCOUNTED] = "an empty parked slab is counted twice",
 	[PLAIN_TAKE] = "a stack is taken by a load and a store",
+	[PLAIN_PUT] = "a stash is put back by a store",
+	[SHEAF_LOST] = "a stashed sheaf is lost",
 };
 
 struct object {
@@ -83,6 +103,7 @@ static struct worker workers[MAX_WORKERS];
 static unsigned nworkers;
 static __thread struct worker *self;
 static unsigned broken;
+static bool stashed; /* --stashed */
 static bool stop;
 static uint64_t moves, shrinks;
 static unsigned cpus[64], ncpus;
@@ -140,10 +161,12 @@ static void give_up(struct object *o)
 		found("an object had no owner");
 }
 
-static void put(unsigned i, struct object *o, bool nolock)
+static void put(unsigned i, struct object *o, bool nolock, bool deferred)
 {
 	give_up(o);
-	if (nolock)
+	if (deferred)
+		uslub_cache_free_rcu(caches[i], o);
+	else if (nolock)
 		uslub_cache_free_nolock(caches[i], o);
 	else
 		uslub_cache_free(caches[i], o);
@@ -161,6 +184,21 @@ static void put_many(struct worker *w, unsigned i)
 	uslub_cache_free_bulk(caches[i], n, objects);
 }
 
+static void prefill(struct worker *w, unsigned i)
+{
+	unsigned n = 1 + below(&w->random, 4), flags = below(&w->random, 3) ? 0 : USLUB_NOLOCK;
+	struct uslub_sheaf *s = uslub_cache_prefill_sheaf(caches[i], flags, n);
+	struct object *o;
+
+	while (s && n-- && w->nheld[i] < HELD) {
+		o = uslub_cache_alloc_from_sheaf(caches[i], 0, s);
+		if (plat_exchange(&o->owner, w->number))
+			found("an object of a prefilled sheaf was issued twice");
+		w->held[i][w->nheld[i]++] = o;
+	}
+	uslub_cache_return_sheaf(caches[i], flags, s);
+}
+
 static void step(struct worker *w)
 {
 	static const unsigned flags[] = { 0, 0, 0, USLUB_NOWAIT, USLUB_NOLOCK };
@@ -169,6 +207,11 @@ static void step(struct worker *w)
 
 	if (w->nheld[i] == w->wanted[i])
 		w->wanted[i] = below(&w->random, HELD);
+	if (stashed && w->nheld[i] < w->wanted[i] && !below(&w->random, 3)) {
+		prefill(w, i);
+		w->wanted[i] = max(w->wanted[i], w->nheld[i]);
+		return;
+	}
 	if (w->nheld[i] < w->wanted[i]) {
 		o = get(i, flags[below(&w->random, array_size(flags))], w->number, &w->failed[i]);
 		if (o)
@@ -188,7 +231,7 @@ static void step(struct worker *w)
 	if (below(&w->random, 2))
 		o = plat_exchange(&mail[i][below(&w->random, MAIL)], o);
 	if (o)
-		put(i, o, !below(&w->random, 5));
+		put(i, o, !below(&w->random, 5), stashed && below(&w->random, 4));
 }
 
 static void signalled(int signal)
@@ -202,7 +245,7 @@ static void signalled(int signal)
 	w->signals++;
 	for (unsigned i = 0; i < CACHES; i++) {
 		if (w->stash[i])
-			put(i, w->stash[i], true);
+			put(i, w->stash[i], true, false);
 		w->stash[i] = w->signals % 2
 				      ? get(i, USLUB_NOLOCK, w->number + 100, &w->handler_failed[i])
 				      : NULL;
@@ -297,13 +340,29 @@ static void steal(struct node *n, struct park_shard *shard, uint64_t *random)
 	}
 }
 
+static void steal_stash(struct stash *st, uint64_t *random)
+{
+	uint64_t word = plat_load(&st->word);
+
+	if (!word)
+		return;
+	if (broken == PLAIN_PUT) {
+		sleep_us(1 + below(random, 50));
+		plat_store(&st->word, word);
+	} else {
+		plat_exchange(&st->word, 0);
+	}
+}
+
 static void *thief_main(void *arg)
 {
 	uint64_t random = (uintptr_t)arg + 7;
 	struct node *n = &caches[1]->nodes[0];
 
 	for (; !stopped(); sleep_us(200))
-		if (broken)
+		if (broken >= PLAIN_PUT)
+			steal_stash(&caches[1]->stashes[cpus[below(&random, ncpus)]], &random);
+		else if (broken)
 			steal(n, &n->park.shards[below(&random, n->park.nshards)], &random);
 	return NULL;
 }
@@ -322,15 +381,30 @@ static void make_caches(void)
 		  .park_limit = 6,
 		  .sheaf_capacity = USLUB_POLICY_NONE,
 		  .partial_count = USLUB_POLICY_PERCPU },
+	}, stashing[CACHES] = {
+		{ .parking = USLUB_POLICY_ON,
+		  .park_limit = 2,
+		  .sheaf_capacity = 3,
+		  .barn_full = 1,
+		  .rcu_stash = 2,
+		  .partial_count = USLUB_POLICY_ATOMIC },
+		{ .parking = USLUB_POLICY_ON,
+		  .park_limit = 6,
+		  .sheaf_capacity = 4,
+		  .rcu_stash = 20,
+		  .prefill_barn = USLUB_POLICY_ON,
+		  .partial_count = USLUB_POLICY_PERCPU },
 	};
 
 	for (unsigned i = 0; i < CACHES; i++) {
 		caches[i] = uslub_cache_create(
-			i ? "no sheaves" : "tiny sheaves", sizeof(struct object),
+			i ? "other" : "tiny sheaves", sizeof(struct object),
 			&(struct uslub_cache_args){ .args_size = sizeof(struct uslub_cache_args),
 						    .min_partial = 2,
 						    .ctor = construct,
-						    .policy = policies[i] });
+						    .rcu = stashed ? &urcu_memb_flavor : NULL,
+						    .policy = stashed ? stashing[i]
+								      : policies[i] });
 		if (!caches[i]) {
 			fprintf(stderr, "inject_park: no cache\n");
 			exit(2);
@@ -388,6 +462,8 @@ static void check_gauges(struct uslub_cache *c, uint64_t failed)
 	struct node_gauges g;
 	struct walk w;
 
+	uslub_cache_barrier_rcu(c);
+	plat_lock(&c->close_lock); /* the reclaimer looks at stashes now and then */
 	nodes_deferred(c->nodes);
 	for (unsigned n = 0; n < plat_nnodes(); n++) {
 		walk_node(&w, &c->nodes[n]);
@@ -407,6 +483,9 @@ static void check_gauges(struct uslub_cache *c, uint64_t failed)
 	if (STAT(c, objects) != STAT(c, sheaf_refill) + STAT(c, alloc_slowpath) - failed -
 					STAT(c, sheaf_flush) - STAT(c, free_slowpath))
 		found("objects are outside of slabs that were not taken out");
+	if (STAT(c, stash_put) != STAT(c, stash_get) + STAT(c, stash_trim) + STAT(c, stashed))
+		found("other sheaves are stashed than were put there and not taken");
+	plat_unlock(&c->close_lock);
 }
 
 static void free_all(void)
@@ -418,15 +497,15 @@ static void free_all(void)
 			struct worker *w = &workers[k];
 
 			while (w->nheld[i])
-				put(i, w->held[i][--w->nheld[i]], false);
+				put(i, w->held[i][--w->nheld[i]], false, stashed);
 			if (w->stash[i])
-				put(i, w->stash[i], false);
+				put(i, w->stash[i], false, stashed);
 			w->stash[i] = NULL;
 		}
 		for (unsigned k = 0; k < MAIL; k++) {
 			o = plat_exchange(&mail[i][k], NULL);
 			if (o)
-				put(i, o, false);
+				put(i, o, false, stashed);
 		}
 	}
 }
@@ -444,6 +523,8 @@ static void finish(void)
 		return;
 	free_all();
 	for (unsigned i = 0; i < CACHES && !wrong; i++) {
+		uslub_cache_shrink(caches[i]);
+		uslub_cache_barrier_rcu(caches[i]);
 		uslub_cache_shrink(caches[i]);
 		check_gauges(caches[i], failed[i]);
 		if (STAT(caches[i], slabs) || STAT(caches[i], objects) || STAT(caches[i], parked))
@@ -477,7 +558,7 @@ static bool pass(unsigned point, uint64_t seed, double seconds)
 	static void *(*const others[])(void *) = { mover_main, shrinker_main, thief_main };
 	pthread_t other[array_size(others)];
 	double end = now() + seconds;
-	uint64_t parks = 0, refused = 0;
+	uint64_t parks = 0, kept = 0, refused = 0;
 
 	make_caches();
 	stop = false;
@@ -506,6 +587,7 @@ static bool pass(unsigned point, uint64_t seed, double seconds)
 	plat_inject_point = plat_inject_loops = 0;
 	for (unsigned i = 0; i < CACHES; i++) {
 		parks += STAT(caches[i], park);
+		kept += STAT(caches[i], stash_get);
 		for (unsigned k = 0; k < nworkers; k++)
 			refused += workers[k].failed[i] + workers[k].handler_failed[i];
 	}
@@ -513,12 +595,12 @@ static bool pass(unsigned point, uint64_t seed, double seconds)
 		finish();
 	if (!wrong && !broken && point > SEQ_POINTS && !plat_inject_hits)
 		found("the point was never passed");
-	printf("%2u %-9s hits %8u  parked %7ju  refused %6ju%s%s  %s\n", point,
+	printf("%2u %-9s hits %8u  parked %7ju  stashed %6ju  refused %6ju%s%s  %s\n", point,
 	       point && points[point] ? points[point]
 	       : point		      ? "sequence"
 				      : "none",
-	       plat_inject_hits, (uintmax_t)parks, (uintmax_t)refused, broken ? "  control: " : "",
-	       broken ? controls[broken] : "", wrong ? wrong : "ok");
+	       plat_inject_hits, (uintmax_t)parks, (uintmax_t)kept, (uintmax_t)refused,
+	       broken ? "  control: " : "", broken ? controls[broken] : "", wrong ? wrong : "ok");
 	fflush(stdout);
 	return !wrong;
 }
@@ -567,6 +649,14 @@ static void choose_cpus(void)
 	}
 }
 
+static bool has(int argc, char **argv, const char *name)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], name))
+			return true;
+	return false;
+}
+
 static const char *option(int argc, char **argv, const char *name)
 {
 	for (int i = 1; i < argc; i++)
@@ -579,7 +669,7 @@ int main(int argc, char **argv)
 {
 	const char *env = getenv("USLUB_TEST_SECONDS"), *text = option(argc, argv, "--seconds=");
 	double seconds = text ? atof(text) : env ? atof(env) : 10;
-	unsigned point, first, last;
+	unsigned point, first, last, most;
 	uint64_t seed;
 
 	text = option(argc, argv, "--broken=");
@@ -588,9 +678,13 @@ int main(int argc, char **argv)
 	seed = text ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
 	text = option(argc, argv, "--point=");
 	point = text ? (unsigned)atoi(text) : 0;
-	if (seconds <= 0 || broken > CONTROLS || point > INJECT_POINTS) {
-		fprintf(stderr, "usage: inject_park [--seconds=S] [--point=N] [--seed=N] "
-				"[--broken=K]\n");
+	stashed = has(argc, argv, "--stashed");
+	most = stashed ? INJECT_POINTS : POINT_SURPLUS;
+	if (seconds <= 0 || broken > CONTROLS || point > most ||
+	    (broken >= PLAIN_PUT && !stashed)) {
+		fprintf(stderr,
+			"usage: inject_park [--stashed] [--seconds=S] [--point=N] [--seed=N] "
+			"[--broken=K]\n");
 		return 2;
 	}
 	unsetenv("USLUB_POLICY");
@@ -602,7 +696,7 @@ int main(int argc, char **argv)
 	       plat_rseq_mode() ? "rseq" : "compare-exchange", ncpus, nworkers, seconds,
 	       (uintmax_t)seed);
 	first = point ? point : broken ? 0 : plat_rseq_mode() ? 1 : SEQ_POINTS + 1;
-	last = point ? point : broken ? 0 : INJECT_POINTS;
+	last = point ? point : broken ? 0 : most;
 	for (unsigned i = first; i <= last; i++)
 		if (!pass(i, seed + i, seconds / (last - first + 1)))
 			return 1;

@@ -19,6 +19,7 @@
  *
  *   --seed=N        the random choices
  *   --parked        with parking in all caches
+ *   --stashed       with stashes of RCU sheaves
  *   --broken=KIND   must fail: twice (an object is handed out while it has an owner), lost (one is never
  *                   freed), early (retired objects are freed at once)
  *   --control       run all of the broken ones, and pass if each failed as it should
@@ -115,6 +116,19 @@ static const struct kind {
 	  { .sheaf_capacity = USLUB_POLICY_NONE,
 	    .parking = USLUB_POLICY_ON,
 	    .park_limit = 4 } },
+};
+
+static const struct kind stashed_kinds[CACHES] = {
+	{ "usual", 96, { .rcu_stash = 6 } },
+	{ "tiny-sheaves",
+	  256,
+	  { .sheaf_capacity = 3,
+	    .rcu_stash = 3,
+	    .prefill_barn = USLUB_POLICY_ON,
+	    .barn_full = 2 } },
+	{ "tiny-stashes",
+	  120,
+	  { .sheaf_capacity = 2, .rcu_stash = 1, .parking = USLUB_POLICY_ON, .park_limit = 2 } },
 };
 
 static struct cache caches[CACHES];
@@ -789,6 +803,9 @@ static void check_counters(const struct cache *k, const struct tally *t)
 	equal(k, "partial", STAT(k->c, partial), 0);
 	equal(k, "parked", STAT(k->c, parked), 0);
 	equal(k, "rcu_pending", STAT(k->c, rcu_pending), 0);
+	equal(k, "stashed", STAT(k->c, stashed), 0);
+	equal(k, "sheaves that were stashed", STAT(k->c, stash_put),
+	      STAT(k->c, stash_get) + STAT(k->c, stash_trim));
 }
 
 /* What any-context frees left behind is freed by whoever goes to the slabs and may wait. */
@@ -816,6 +833,12 @@ static void check_gauges(const struct cache *k, const struct tally *t)
 	      STAT(k->c, unpark_refill) + STAT(k->c, unpark_list) + STAT(k->c, unpark_discard) +
 		      STAT(k->c, parked),
 	      STAT(k->c, park));
+	/* The reclaimer may just be looking at what is stashed. */
+	for (unsigned tries = 0; STAT(k->c, stashed) && tries < 5; tries++) {
+		if (STAT(k->c, objects) == (uint64_t)outside_slabs(k->c, t->failed))
+			break;
+		pause_us(50000);
+	}
 	equal(k, "objects", STAT(k->c, objects), (uint64_t)outside_slabs(k->c, t->failed));
 	/* after a reading which may have listed all that was parked */
 	if (STAT(k->c, partial) + STAT(k->c, parked) > STAT(k->c, slabs))
@@ -839,7 +862,7 @@ static uint64_t clear_shared(struct cache *k)
 	return n;
 }
 
-static void finish(uint64_t *drains, uint64_t *parks, struct tally *all)
+static void finish(uint64_t *drains, uint64_t *parks, uint64_t *stashes, struct tally *all)
 {
 	struct tally t[CACHES];
 	int error;
@@ -856,6 +879,7 @@ static void finish(uint64_t *drains, uint64_t *parks, struct tally *all)
 		check_gauges(&caches[i], &t[i]);
 		settle(caches[i].c);
 		*parks += STAT(caches[i].c, park);
+		*stashes += STAT(caches[i].c, stash_get);
 		*drains += STAT(caches[i].c, cpu_drain);
 		all->issued += t[i].issued + t[i].drawn;
 		all->failed += t[i].failed;
@@ -875,7 +899,7 @@ static void run(const struct kind *kind, uint64_t seed, double seconds)
 	static void *(*const others[OTHERS])(void *) = { hopper, shrinker, waiter, spectator };
 	struct sigaction action = { .sa_handler = handler, .sa_flags = SA_RESTART };
 	pthread_t other[OTHERS + READERS];
-	uint64_t signals = 0, drains = 0, parks = 0, rseq;
+	uint64_t signals = 0, drains = 0, parks = 0, stashes = 0, rseq;
 	struct tally all = { 0 };
 
 	flavor_start(&urcu_memb_flavor);
@@ -915,15 +939,15 @@ static void run(const struct kind *kind, uint64_t seed, double seconds)
 	for (unsigned i = 0; i < OTHERS + READERS; i++)
 		pthread_join(other[i], NULL);
 	stress_phase = "caches are destroyed";
-	finish(&drains, &parks, &all);
+	finish(&drains, &parks, &stashes, &all);
 	printf("ownership: %u threads on %u CPUs, %lu issued (%lu calls refused), %lu drains, %lu "
 	       "hops, "
 	       "%lu signals, %lu shrinks, %lu barriers, %lu reads, %lu readings, %lu unregistered, "
-	       "%lu parked; rseq %lu, "
+	       "%lu parked, %lu stashed; rseq %lu, "
 	       "seed "
 	       "%lu\n",
 	       nworkers, ncpus, all.issued, all.failed, drains, hops, signals, shrinks, barriers,
-	       sections, readings, unregistered, parks, rseq, seed);
+	       sections, readings, unregistered, parks, stashes, rseq, seed);
 }
 
 /* Whether a run with a planted fault says `message` and fails. */
@@ -969,6 +993,9 @@ int main(int argc, char **argv)
 		return !(fails("twice", "issued twice", seed) && fails("lost", "are lost", seed) &&
 			 fails("early", "FAILED", seed));
 	watchdog(100 + 2 * (unsigned)seconds);
-	run(option(argc, argv, "parked") ? parked_kinds : kinds, seed, seconds);
+	run(option(argc, argv, "parked")    ? parked_kinds
+	    : option(argc, argv, "stashed") ? stashed_kinds
+					    : kinds,
+	    seed, seconds);
 	return 0;
 }

@@ -6,8 +6,8 @@
  * that may be, not a clock, since who does not get a CPU is not to blame: in a round everything queued is
  * taken, waits for a grace period, and is disposed of before the next round begins. So nothing is pending
  * that was retired before the last grace period but two had ended, except what lies in sheaves that are not
- * full yet or in the hands of a thread. Resident is that much, and what the library keeps for itself. In
- * the end all of it comes back.
+ * full yet or in the hands of a thread. Resident is that much, and what the library keeps for itself and for CPUs (policy
+ * rcu-stash). In the end all of it comes back.
  *
  *   --broken=KIND  must fail: more (only a part of what is retired is counted, as if far more were kept
  *                  pending), kept (some is never freed)
@@ -115,14 +115,26 @@ static uint64_t in_sheaves(void)
 	       (2 * ((uint64_t)sysconf(_SC_NPROCESSORS_CONF) + 8) + 2 * RETIRERS);
 }
 
+/* Sheaves that all CPUs together may keep. */
+static uint64_t stash_limit(void)
+{
+	struct uslub_policy policy;
+
+	uslub_cache_policy(cache, &policy);
+	if (policy.rcu_stash == USLUB_POLICY_NONE)
+		return 0;
+	return policy.rcu_stash * ((uint64_t)sysconf(_SC_NPROCESSORS_CONF) + 8);
+}
+
 struct peaks {
 	size_t resident;
+	uint64_t stashed;	 /* sheaves */
 	uint64_t pending, bound; /* bytes */
 };
 
 static void watch(double seconds, struct peaks *peak)
 {
-	uint64_t before, pending, bound, slack = in_sheaves();
+	uint64_t before, pending, bound, stashed, slack = in_sheaves();
 	double end = now() + seconds;
 	size_t r;
 
@@ -135,6 +147,10 @@ static void watch(double seconds, struct peaks *peak)
 			die("%lu deferred frees are pending, of %lu since the last three grace "
 			    "periods",
 			    pending, bound);
+		stashed = STAT(cache, stashed);
+		if (stashed > stash_limit())
+			die("%lu sheaves are kept, of %lu", stashed, stash_limit());
+		peak->stashed = stashed > peak->stashed ? stashed : peak->stashed;
 		r = resident();
 		peak->resident = r > peak->resident ? r : peak->resident;
 		peak->pending = pending * SIZE > peak->pending ? pending * SIZE : peak->pending;
@@ -162,19 +178,23 @@ static void run(double seconds)
 		pthread_join(thread[i], NULL);
 
 	/* Also what is on its way between slabs, and the pages that the library keeps. */
-	bound = peak.bound / 4 * 5 + 48 * MIB;
+	bound = peak.bound / 4 * 5 + 48 * MIB + stash_limit() * STAT(cache, sheaf_capacity) * SIZE;
 	stress_phase = "the end";
 	for (unsigned i = 0; i < SHARED; i++)
 		uslub_cache_free_rcu(cache, shared[i]);
 	settle(cache);
 	after = resident();
 	printf("rcu_memory: %lu retired, %lu grace periods up to %.0f ms; peak %zu MiB resident, "
-	       "%lu MiB pending of %lu, bound %zu MiB; %zd KiB stayed; %lu reads, hurried %lu; "
-	       "seed %lu\n",
+	       "%lu MiB pending of %lu, bound %zu MiB; %lu sheaves kept; %zd KiB stayed; %lu "
+	       "reads, "
+	       "hurried %lu; seed %lu\n",
 	       retired(), graces, (double)watched.longest_ns / 1e6,
 	       (peak.resident - baseline) / MIB, peak.pending / MIB, peak.bound / MIB, bound / MIB,
-	       ((ssize_t)after - (ssize_t)baseline) / 1024, sections, STAT(cache, rcu_hurried),
-	       seed);
+	       peak.stashed, ((ssize_t)after - (ssize_t)baseline) / 1024, sections,
+	       STAT(cache, rcu_hurried), seed);
+	if (stash_limit() && (!peak.stashed || !STAT(cache, stash_get) || STAT(cache, stashed)))
+		die("%lu sheaves were kept, %lu taken, %lu are", peak.stashed,
+		    STAT(cache, stash_get), STAT(cache, stashed));
 	if (STAT(cache, rcu_pending) || outside_slabs(cache, 0))
 		die("%lu deferred frees and %ld objects did not come back",
 		    STAT(cache, rcu_pending), outside_slabs(cache, 0));

@@ -38,7 +38,7 @@
  * And places between sequences, by plat_point() (platform/point.h): there, too, a test can make a thread dawdle,
  * or have plat_inject_hook called, which may do as it likes.
  */
-#define INJECT_POINTS 28 /* those of platform/point.h that only dawdle come last */
+#define INJECT_POINTS 32 /* those of platform/point.h that only dawdle come last */
 
 #ifdef USLUB_INJECT
 extern void (*plat_inject_hook)(unsigned point);
