@@ -725,14 +725,15 @@ static bool rcu_quiet(void *arg)
 	return !plat_load_acquire(&c->rcu_queued);
 }
 
-static void mmap1(unsigned writes, uint64_t prefill_barn)
+static void mmap1(unsigned writes, uint64_t prefill_barn, uint64_t stash)
 {
 	struct uslub_cache_args args = { .args_size = sizeof(args),
 					 .align = 256,
 					 .sheaf_capacity = 32,
 					 .rcu = &urcu_memb_flavor,
 					 .policy.slab_min_objects = 64,
-					 .policy.prefill_barn = prefill_barn };
+					 .policy.prefill_barn = prefill_barn,
+					 .policy.rcu_stash = stash };
 
 	c = uslub_cache_create("maple_node", 256, &args);
 	assert_non_null(c);
@@ -749,7 +750,7 @@ static void mmap1(unsigned writes, uint64_t prefill_barn)
 
 static void check_identities(unsigned writes)
 {
-	uint64_t queued;
+	uint64_t queued, offered = S(barn_put) + S(barn_put_fail);
 
 	unit_equal(S(sheaf_capacity), 32);
 	unit_equal(S(sheaf_prefill_fast) + S(sheaf_prefill_slow), 2 * writes);
@@ -757,16 +758,19 @@ static void check_identities(unsigned writes)
 	assert_true(S(free_slab) >= S(free_remove_partial));
 	unit_equal(S(alloc_slab) - S(free_slab), S(slabs));
 	unit_equal(S(total_objects), S(slabs) * S(objs_per_slab));
-	/* what was flushed: refused sheaves, all full, and the rests of returned ones */
+	/* what was flushed: refused sheaves, all full, the rests of returned ones and of trimmed ones */
 	assert_true(S(sheaf_flush) >= 32 * S(barn_put_fail));
-	assert_true(S(sheaf_flush) - 32 * S(barn_put_fail) <= 32 * S(sheaf_return_slow));
+	assert_true(S(sheaf_flush) - 32 * S(barn_put_fail) <=
+		    32 * (S(sheaf_return_slow) + S(stash_trim)));
 	unit_check_cache(c, pool_len, 0, 0);
 	/* each deferred free, and each full sheaf of them */
 	unit_equal(S(free_rcu_sheaf) + S(free_rcu_sheaf_fail), 5 * writes);
 	unit_equal(S(free_rcu_sheaf_fail), 0);
 	queued = (S(free_rcu_sheaf) - S(rcu_pending)) / 32;
 	unit_equal((S(free_rcu_sheaf) - S(rcu_pending)) % 32, 0);
-	unit_equal(S(barn_put) + S(barn_put_fail), queued + S(sheaf_return_slow));
+	/* the barn was offered what no stash had, and of what stashes did not need all that was full */
+	assert_in_range(offered, queued - S(stash_put) + S(sheaf_return_slow),
+			queued - S(stash_put) + S(stash_trim) + S(sheaf_return_slow));
 	unit_equal(S(barn_put) + S(barn_merge) - S(barn_get), S(barn_full));
 	unit_equal(S(partial_to_partial) + S(full_to_partial) + S(partial_to_empty) +
 				   S(full_to_empty) >=
@@ -791,7 +795,7 @@ static void test_mmap1_off(void **state)
 	unsigned writes = unit_scaled(30000);
 
 	(void)state;
-	mmap1(writes, USLUB_POLICY_OFF);
+	mmap1(writes, USLUB_POLICY_OFF, 0);
 	check_identities(writes);
 	unit_equal(S(barn_merge) + S(barn_prefill_miss), 0);
 	/* 12 prefills use 30 objects of a sheaf; then it is filled from slabs, by 30 */
@@ -804,7 +808,7 @@ static void test_mmap1_on(void **state)
 	unsigned writes = unit_scaled(30000);
 
 	(void)state;
-	mmap1(writes, USLUB_POLICY_ON);
+	mmap1(writes, USLUB_POLICY_ON, 0);
 	check_identities(writes);
 	/* A short run may be over before the first grace period. */
 	if (writes >= 30000) {
@@ -815,6 +819,22 @@ static void test_mmap1_on(void **state)
 	/* each short spare met the barn: with luck or without */
 	assert_in_range(S(barn_get) + S(barn_prefill_miss), 2 * writes / 12 - 2,
 			2 * writes / 12 + 50);
+	finish();
+}
+
+/* What came back to the CPU was used by it, and nothing else was; the reclaimer is kept from looking. */
+static void test_mmap1_stashed(void **state)
+{
+	unsigned writes = unit_scaled(30000);
+
+	(void)state;
+	mmap1(writes, USLUB_POLICY_ON, 16);
+	plat_lock(&c->close_lock);
+	check_identities(writes);
+	plat_unlock(&c->close_lock);
+	assert_true(S(stash_put) > 0);
+	if (writes >= 30000)
+		assert_true(S(stash_get) > 0);
 	finish();
 }
 
@@ -838,6 +858,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_gauges, UNIT_BOTH),
 		UNIT_TEST(test_mmap1_off, UNIT_BOTH),
 		UNIT_TEST(test_mmap1_on, UNIT_BOTH),
+		UNIT_TEST(test_mmap1_stashed, UNIT_BOTH),
 	};
 
 	return unit_main(argc, argv, tests, array_size(tests));

@@ -13,6 +13,31 @@
 
 extern const struct rcu_flavor_struct urcu_memb_flavor;
 
+/* ---- time ----------------------------------------------------------------------------------------- */
+
+/*
+ * For the test's own thread it passes as the test says, so that stashes get old; for the reclaimer it stands,
+ * which never comes to look at them: what is compared would change meanwhile.
+ */
+uint64_t __real_plat_now(void);
+uint64_t __wrap_plat_now(void);
+void __real_plat_wait(uint32_t *word, uint32_t value, uint64_t timeout);
+void __wrap_plat_wait(uint32_t *word, uint32_t value, uint64_t timeout);
+
+#define AGE_NS 500000000 /* between two looks of the reclaimer */
+
+static __thread uint64_t time_passed;
+
+uint64_t __wrap_plat_now(void)
+{
+	return 1000000000000 + time_passed;
+}
+
+void __wrap_plat_wait(uint32_t *word, uint32_t value, uint64_t timeout)
+{
+	__real_plat_wait(word, value, timeout == AGE_NS ? 0 : timeout);
+}
+
 /* ---- a walk over all slabs ------------------------------------------------------------------------ */
 
 #define SEEN 8192 /* a hash table */
@@ -82,6 +107,8 @@ static void find_truth(const struct uslub_cache *c, void *const *held, unsigned 
 	for (unsigned slot = 0; slot < c->nslots; slot++) {
 		see_slot(c, &c->pcs[slot].main);
 		see_slot(c, &c->pcs[slot].rcu);
+		if (c->stashes)
+			see_sheaves(c, stash_top(&c->stashes[slot]), true);
 	}
 	for (unsigned k = 0; k < plat_nnodes(); k++) {
 		see_sheaves(c, c->barns[k].full, true);
@@ -215,6 +242,7 @@ static void step(unsigned most)
 {
 	bool grow = nheld < unit_below(most);
 
+	time_passed += unit_below(5) * 1000000;
 	move();
 	switch (unit_below(16)) {
 	case 0 ... 4:
@@ -252,7 +280,7 @@ static void step(unsigned most)
 	}
 }
 
-static void history(unsigned counting, unsigned parking, uint64_t capacity)
+static void history(unsigned counting, unsigned parking, uint64_t capacity, uint64_t stash)
 {
 	struct uslub_cache_args args = {
 		.args_size = sizeof(args),
@@ -263,6 +291,7 @@ static void history(unsigned counting, unsigned parking, uint64_t capacity)
 			.parking = parking,
 			.park_limit = 3,
 			.sheaf_capacity = capacity,
+			.rcu_stash = stash,
 			.barn_full = 2,
 			.barn_empty = 2,
 			.slab_min_objects = 16,
@@ -287,6 +316,8 @@ static void history(unsigned counting, unsigned parking, uint64_t capacity)
 	check_gauges(c, held, 0);
 	unit_check_cache(c, 0, 0, failed);
 	assert_true(unit_slow() || (stat_of(c, park) > 0) == (parking == USLUB_POLICY_ON));
+	assert_true(unit_slow() || (stat_of(c, stash_get) > 0) == (stash > 0));
+	assert_true(unit_slow() || (stat_of(c, stash_trim) > 0) == (stash > 0));
 	deferred += stat_of(c, deferred_free);
 	unit_equal(uslub_cache_shrink(c), 0);
 	uslub_cache_barrier_rcu(c);
@@ -299,9 +330,9 @@ static void history(unsigned counting, unsigned parking, uint64_t capacity)
 
 static void histories(unsigned counting)
 {
-	for (unsigned i = 0; i < 4; i++)
+	for (unsigned i = 0; i < 6; i++)
 		history(counting, i & 1 ? USLUB_POLICY_ON : USLUB_POLICY_OFF,
-			i & 2 ? 5 : USLUB_POLICY_NONE);
+			i < 2 ? USLUB_POLICY_NONE : 5, i < 4 ? 0 : i * i - 13);
 	assert_true(unit_slow() || deferred > 0);
 }
 

@@ -429,6 +429,14 @@ static void check_parking(struct uslub_cache *c, int line)
 		      "slabs parked", "those unparked and those that still are", c->name, line);
 }
 
+static void check_stashes(struct uslub_cache *c, int line)
+{
+	unit_equal_at(stat_of(c, stash_put),
+		      stat_of(c, stash_get) + stat_of(c, stash_trim) + stat_of(c, stashed),
+		      "sheaves stashed", "those taken, those trimmed and those that still are",
+		      c->name, line);
+}
+
 void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefilled, uint64_t failed,
 			 int line)
 {
@@ -444,6 +452,9 @@ void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefille
 	for (unsigned n = 0; n < plat_nnodes(); n++) {
 		plat_lock(&c->barns[n].lock.lock);
 		add_stack(&h, c->barns[n].full, false);
+		for (const struct uslub_sheaf *s = c->barns[n].full; s; s = s->next)
+			unit_equal_at(sheaf_room(s), 0, "room in a full sheaf", "none", c->name,
+				      line);
 		add_stack(&h, c->barns[n].empty, false);
 		add_stack(&h, c->barns[n].partial, true);
 		plat_unlock(&c->barns[n].lock.lock);
@@ -451,6 +462,7 @@ void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefille
 	for (unsigned n = 0; n < plat_nnodes(); n++)
 		unit_check_node_at(&c->nodes[n], c->name, line);
 	check_parking(c, line);
+	check_stashes(c, line);
 	unit_equal_at(outside, live + h.objects, "objects outside of slabs",
 		      "those in hands and sheaves", c->name, line);
 	unit_equal_at(stat_of(c, sheaf_refill) + stat_of(c, alloc_slowpath) - failed -
