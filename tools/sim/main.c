@@ -23,6 +23,7 @@
 #include "../uslub/numbers.h"
 #include "../uslub/policy.h"
 #include "../uslub/tool.h"
+#include "cache/internal.h"
 #include "family_sim.h"
 #include "machine_file.h"
 
@@ -59,7 +60,7 @@ static struct reading before, after, instants;
 static unsigned instants_read;
 static struct sim_totals totals_before, totals_after;
 static uint64_t measured_from, measured_to;
-static uint64_t rest_slabs;
+static uint64_t rest_slabs, aged_slabs;
 static int close_error;
 static volatile sig_atomic_t interrupted;
 
@@ -239,6 +240,10 @@ static void thread_main(void *arg)
 		uslub_cache_barrier_rcu(heaps[k].cache);
 		uslub_cache_stat(heaps[k].cache, USLUB_STAT_slabs, &slabs);
 		rest_slabs += slabs;
+		/* What CPUs that do nothing any more keep for themselves gets old. */
+		cache_drain(heaps[k].cache, false);
+		uslub_cache_stat(heaps[k].cache, USLUB_STAT_slabs, &slabs);
+		aged_slabs += slabs;
 		close_error |= wl_family_uslub.close(&heaps[k]);
 	}
 }
@@ -292,6 +297,7 @@ static json_t *encode_sim(void)
 			    json_integer((json_int_t)(totals_after.grace_periods -
 						      totals_before.grace_periods)));
 	json_object_set_new(json, "rest_slabs", json_integer((json_int_t)rest_slabs));
+	json_object_set_new(json, "aged_slabs", json_integer((json_int_t)aged_slabs));
 	return json;
 }
 

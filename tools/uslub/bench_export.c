@@ -129,6 +129,7 @@ static json_t *json_simulation(const struct bench *b, const struct bench_run *ru
 	json_object_set_new(object, "lines_far", json_measure(sim->lines_far));
 	json_object_set_new(object, "lines_fetched", json_measure(sim->lines_fetched));
 	json_object_set_new(object, "slabs_at_rest", json_measure(sim->rest_slabs));
+	json_object_set_new(object, "slabs_aged", json_measure(sim->aged_slabs));
 	json_object_set_new(object, "grace_periods", json_measure(sim->grace_periods));
 	json_object_set_new(object, "seam_operations", json_measure(sim->points));
 	if (b->options->sim->speed)

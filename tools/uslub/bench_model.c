@@ -189,6 +189,7 @@ static void add_simulation(struct sim_result *total, const struct sim_result *r)
 	total->points += r->points;
 	total->grace_periods += r->grace_periods;
 	total->rest_slabs += r->rest_slabs;
+	total->aged_slabs += r->aged_slabs;
 	total->host_ns += r->host_ns;
 }
 
@@ -216,8 +217,10 @@ unsigned bench_total(const struct bench *b, const struct bench_run *run, struct 
 	}
 	total->valid = total->has_values = n > 0;
 	total->sim.cpus = run->machine_cpus;
-	if (n)
+	if (n) {
 		total->sim.rest_slabs /= n;
+		total->sim.aged_slabs /= n;
+	}
 	for (unsigned k = 0; k < USLUB_STAT_COUNT && n; k++) {
 		int kind = uslub_stat_kind((enum uslub_stat)k);
 
@@ -609,7 +612,7 @@ static void add_speed(struct model *m)
 
 static void add_simulated(struct model *m)
 {
-	struct bench_cell *near, *far, *fetched, *rest, *periods, *points;
+	struct bench_cell *near, *far, *fetched, *rest, *aged, *periods, *points;
 
 	add_times(m);
 	add_lock_waits(m);
@@ -617,6 +620,7 @@ static void add_simulated(struct model *m)
 	far = add_simulated_row(m, tool_copy("lines per operation: from other nodes"), 3);
 	fetched = add_simulated_row(m, tool_copy("lines per operation: from memory"), 3);
 	rest = add_simulated_row(m, tool_copy("slabs at rest"), 0);
+	aged = add_simulated_row(m, tool_copy("slabs at rest, idle CPUs drained"), 0);
 	periods = add_simulated_row(m, tool_copy("grace periods"), 0);
 	points = add_simulated_row(m, tool_copy("seam operations"), 0);
 	for (unsigned i = 0; i < m->n; i++) {
@@ -627,6 +631,7 @@ static void add_simulated(struct model *m)
 		quotient(&far[i], sim->lines_far, ops);
 		quotient(&fetched[i], sim->lines_fetched, ops);
 		rest[i].value = round(sim->rest_slabs);
+		aged[i].value = round(sim->aged_slabs);
 		periods[i].value = sim->grace_periods;
 		points[i].value = sim->points;
 	}

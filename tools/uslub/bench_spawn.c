@@ -287,6 +287,7 @@ static void decode_simulation(const json_t *json, struct sim_result *sim)
 	sim->points = get_number(json, "points");
 	sim->grace_periods = get_number(json, "grace_periods");
 	sim->rest_slabs = get_number(json, "rest_slabs");
+	sim->aged_slabs = get_number(json, "aged_slabs");
 }
 
 /* Histograms come as pairs of a bucket and its count. */

@@ -52,7 +52,7 @@ struct sim_options {
  * struct sim_result - what a run gave besides struct bench_result
  * @cpus: of the machine
  * @time_ns: of all CPUs together
- * @rest_slabs: slabs when all objects were freed
+ * @rest_slabs, @aged_slabs: slabs when all objects were freed, and when idle CPUs had been drained as well
  * @host_ns: of the host's time
  */
 struct sim_result {
@@ -62,7 +62,7 @@ struct sim_result {
 	double lines_near, lines_far, lines_fetched;
 	double points;
 	double grace_periods;
-	double rest_slabs;
+	double rest_slabs, aged_slabs;
 	double host_ns;
 };
 
