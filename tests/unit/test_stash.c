@@ -77,7 +77,7 @@ uint64_t __wrap_plat_now(void)
 {
 	if (!plat_load(&time_stands))
 		return __real_plat_now();
-	return plat_load(&unseen) && !is_test ? BEGIN : plat_load(&time_is);
+	return plat_load(&unseen) && !is_test ? BEGIN : plat_load_acquire(&time_is);
 }
 
 /* A nap until the next look ends when the test has let that much time pass, or soon where it has a will. */
@@ -90,7 +90,7 @@ void __wrap_plat_wait(uint32_t *word, uint32_t value, uint64_t timeout)
 		return;
 	}
 	while (plat_load_acquire(word) == value &&
-	       (plat_load(&unseen) || plat_load(&time_is) < end))
+	       (plat_load(&unseen) || plat_load_acquire(&time_is) < end))
 		pause_ms(1);
 	if (plat_load(&time_is) >= end)
 		plat_fetch_add(&looks, 1);
@@ -999,6 +999,14 @@ static void test_put_back_nolock(void **state)
 static struct uslub_sheaf *pool[64];
 static bool stop;
 
+static void pool_return(struct uslub_sheaf *s, unsigned at)
+{
+	struct uslub_sheaf *none = NULL;
+
+	for (; !plat_cas(&pool[at % 64], &none, s); at++)
+		none = NULL;
+}
+
 static void *put_sheaves(void *arg)
 {
 	struct uslub_sheaf *s;
@@ -1006,14 +1014,14 @@ static void *put_sheaves(void *arg)
 	for (unsigned i = 0; !plat_load(&stop); i++) {
 		s = plat_exchange(&pool[i % 64], NULL);
 		if (s && !stash_put(c, s))
-			plat_store(&pool[i % 64], s);
+			pool_return(s, i);
 	}
 	return arg;
 }
 
 static void *get_sheaves(void *arg)
 {
-	struct uslub_sheaf *s, *none;
+	struct uslub_sheaf *s;
 
 	for (unsigned i = 0; i < unit_scaled(TURNS); i++) {
 		s = stash_get(c, 0, i % 2 ? USLUB_NOWAIT : USLUB_NOLOCK);
@@ -1024,11 +1032,7 @@ static void *get_sheaves(void *arg)
 			abort();
 		}
 		plat_store(&s->capacity, CAPACITY);
-		for (unsigned k = i;; k++) {
-			none = NULL;
-			if (plat_cas(&pool[k % 64], &none, s))
-				break;
-		}
+		pool_return(s, i);
 	}
 	return arg;
 }
