@@ -335,6 +335,10 @@ static void hold_all(struct held *h, const struct uslub_cache *c)
 	for (unsigned slot = 0; slot < c->nslots; slot++) {
 		add_slot(h, c, &c->pcs[slot].main);
 		add_slot(h, c, &c->pcs[slot].rcu);
+		if (c->stashes)
+			same(c, stash_count(&c->stashes[slot]),
+			     add_stack(h, stash_top(&c->stashes[slot])), "a stash's count",
+			     "the length of the stack");
 	}
 	for (unsigned n = 0; n < plat_nnodes(); n++)
 		walk_barn(h, c, &c->barns[n]);
@@ -510,6 +514,8 @@ void ex_check_barrier(struct ex_cache *e, uint64_t returned_by)
 
 		mark_sheaf(slot->sheaf[word_which(slot->word)], word_avail(slot->word));
 		mark_sheaf(other, other ? other->fill : 0);
+		if (c->stashes)
+			mark_sheaves(stash_top(&c->stashes[cpu]));
 	}
 	for (unsigned n = 0; n < plat_nnodes(); n++) {
 		mark_sheaves(c->barns[n].full);

@@ -95,6 +95,8 @@ static const struct probe probes[] = {
 	S(rcu_hurried, "more than rcu-limit was waiting"),
 	S(sheaf_prefill_oversize, "a prefill beyond the capacity"),
 	S(sheaf_return_slow, "a returned sheaf found no place"),
+	S(stash_get, "a CPU took a sheaf that was kept for it"),
+	S(stash_put, "a matured sheaf was kept for its CPU"),
 	S(unpark_discard, "a parked slab was given up"),
 	S(unpark_list, "a parked slab was listed"),
 	S(unpark_refill, "a parked slab was used up"),
