@@ -35,9 +35,10 @@
  *    list_lock is taken *before* the exchange where that changes `where` from or to LISTED.
  *
  * 4. Parked slabs
- *    become listed when a shard is full, when more than min_partial of them are empty, when an allocation
- *    that takes single objects finds the list empty, and to be shrunk or walked. The first two give up
- *    empty ones. A slab always parks on its own node.
+ *    become listed when a shard is full, when an allocation that takes single objects finds the list empty,
+ *    and to be shrunk or walked. Empty ones beyond min_partial, listed slabs counting along, are given up by
+ *    the free that emptied the last of them: it takes shards in hand for that and needs no lock. A slab
+ *    always parks on its own node; other nodes take from there what is beyond min_partial.
  *    Fork needs no care: a stack is one word, consistent at any moment. What another thread has in its hands
  *    stays PARKED in the child for ever, as what it has in its sheaves stays in use.
  *
