@@ -65,22 +65,24 @@ unsigned stash_count(const struct stash *st)
 
 /* ---- giving back ---------------------------------------------------------------------------------- */
 
+static void dissolve(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
+{
+	sheaf_flush(c, s, flags);
+	if (!barn_put_empty(&c->barns[s->node], s, flags & USLUB_NOLOCK))
+		sheaf_free(c, s, flags);
+}
+
 static void release(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
 {
-	struct barn *barn = &c->barns[s->node];
-	bool any = flags & USLUB_NOLOCK;
-
 	count(counters(c), CTR_stash_trim);
 	if (!sheaf_room(s)) {
-		if (barn_put_full(barn, s, false, any)) {
+		if (barn_put_full(&c->barns[s->node], s, false, flags & USLUB_NOLOCK)) {
 			count(counters(c), CTR_barn_put);
 			return;
 		}
 		count(counters(c), CTR_barn_put_fail);
 	}
-	sheaf_flush(c, s, flags);
-	if (!barn_put_empty(barn, s, any))
-		sheaf_free(c, s, flags);
+	dissolve(c, s, flags);
 }
 
 static void release_all(struct uslub_cache *c, struct uslub_sheaf *list, unsigned flags)
@@ -270,13 +272,19 @@ void stash_top_up(struct uslub_cache *c, unsigned slot, struct uslub_sheaf *to, 
 
 /* ---- all of it ------------------------------------------------------------------------------------ */
 
+/* Not to the barn: with objects of as many slabs as they have, its few sheaves would hold all of those. */
 void stash_drain(struct uslub_cache *c, unsigned slot)
 {
+	struct uslub_sheaf *s, *next;
 	unsigned n;
 
 	if (!c->stashes)
 		return;
-	release_all(c, take(&c->stashes[slot], &n), 0);
+	for (s = take(&c->stashes[slot], &n); s; s = next) {
+		next = s->next;
+		count(counters(c), CTR_stash_trim);
+		dissolve(c, s, 0);
+	}
 	plat_store(&c->stashes[slot].low, 0);
 }
 

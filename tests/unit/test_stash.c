@@ -423,9 +423,10 @@ static void try_prefill(unsigned flags)
 	uslub_cache_return_sheaf(c, flags, lent);
 	none_since(before, __LINE__);
 	check(9, 0);
-	/* only a full one goes to the barn */
+	/* drained, all of them go to their slabs */
 	unit_equal(cache_drain(c, false), 0);
-	unit_equal(c->barns[0].nr_full, 1);
+	unit_equal(c->barns[0].nr_full, 0);
+	unit_equal(kept(slot()), 0);
 	uslub_cache_barrier_rcu(c);
 	check(9, 0);
 }
@@ -589,7 +590,7 @@ static void test_foreign(void **state)
 	check(16 - 13 + 4, 0);
 }
 
-/* Each node's sheaves go to its own CPUs, and to its barn from there. */
+/* Each node's sheaves go to its own CPUs, and to its slabs from there. */
 static void test_nodes(void **state)
 {
 	static const char *const cpus[] = { "0-1", "2-3" };
@@ -620,7 +621,7 @@ static void test_nodes(void **state)
 	unit_on_cpu(0);
 	unit_equal(cache_drain(c, false), 0);
 	unit_equal(S(stash_trim), 3);
-	unit_equal(c->barns[1].nr_full, 2);
+	unit_equal(c->barns[1].nr_full, 1);
 	unit_equal(c->barns[0].nr_full, 0);
 	uslub_cache_barrier_rcu(c);
 	check(40 - 27, 0);
