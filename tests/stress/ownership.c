@@ -161,15 +161,13 @@ static uint64_t *piece_of(uintptr_t p)
 	size_t bytes = ((size_t)1 << PIECE_SHIFT) / 64;
 
 	for (unsigned i = key * 0x9e3779b97f4a7c15u >> 54;; i = (i + 1) % PIECES) {
-		if (load(&pieces[i].key) != key) {
-			if (load(&pieces[i].key))
-				continue;
-			none = 0;
-			if (!__atomic_compare_exchange_n(&pieces[i].key, &none, key, false,
-							 __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
-			    none != key)
-				continue;
-		}
+		/* One look: between two of them another thread might claim it for the same piece. */
+		none = load(&pieces[i].key);
+		if (!none)
+			__atomic_compare_exchange_n(&pieces[i].key, &none, key, false,
+						    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+		if (none && none != key)
+			continue;
 		bits = load(&pieces[i].bits);
 		if (bits)
 			return bits;
