@@ -215,10 +215,10 @@ static unsigned list_shard(struct node *n, struct park_shard *shard, struct slab
 	return listed;
 }
 
-static void list_all_parked(struct node *n, struct slab **discarded)
+static void list_all_parked(struct node *n)
 {
 	for (unsigned i = 0; i < n->park.nshards; i++)
-		list_shard(n, &n->park.shards[i], discarded);
+		list_shard(n, &n->park.shards[i], NULL);
 }
 
 /* The first shard that has something, the CPU's own before the others. */
@@ -538,14 +538,11 @@ struct taken {
 /* Under list_lock: the whole chain of a listed slab, which becomes full and unlisted. */
 static struct taken take_chain(struct node *n, struct slab *slab)
 {
-	uint64_t before = plat_load_acquire(&slab->state), after;
+	uint64_t before = plat_load_acquire(&slab->state);
 
-	for (;;) {
-		after = state_make(before, 0, slab->objects, SLAB_UNLISTED);
-		if (plat_cas(&slab->state, &before, after))
-			break;
+	while (!plat_cas(&slab->state, &before,
+			 state_make(before, 0, slab->objects, SLAB_UNLISTED)))
 		count(counters_of(n), CTR_cmpxchg_double_fail);
-	}
 	unlist_slab(n, slab);
 	return (struct taken){ slab, state_head(before), slab->objects - state_inuse(before) };
 }
@@ -669,11 +666,10 @@ static unsigned refill_from_shard(struct node *n, struct park_shard *shard, void
 	for (; slab && got < want; slab = next) {
 		next = slab->next;
 		take = want - got;
-		if (take_some(n, slab, objects + got, &take)) {
+		if (take_some(n, slab, objects + got, &take))
 			park_again(shard, slab);
-		} else {
+		else
 			gone++;
-		}
 		got += take;
 	}
 	/* Freed into meanwhile, the first ones were enough. */
@@ -874,7 +870,7 @@ uint64_t node_shrink(struct node *n)
 		list_init(&sorted[i]);
 
 	counted_lock(&n->list_lock, LOCK_OTHER);
-	list_all_parked(n, NULL);
+	list_all_parked(n);
 	list_for_each_entry_safe(slab, &n->partial, link) {
 		/* A listed slab without used objects has nobody left to free into it. */
 		free = slab->objects - state_inuse(plat_load_acquire(&slab->state));
@@ -914,7 +910,7 @@ static uint64_t scan_list(struct node *n)
 	uint64_t free = 0;
 
 	counted_lock(&n->list_lock, LOCK_OTHER);
-	list_all_parked(n, NULL);
+	list_all_parked(n);
 	list_for_each_entry(slab, &n->partial, link)
 		free += slab->objects - state_inuse(plat_load(&slab->state));
 	counted_unlock(&n->list_lock);
