@@ -127,7 +127,7 @@ static struct uslub_sheaf *obtain_full(struct uslub_cache *c, unsigned cpu, unsi
 		cache_slow_step(c);
 	if (spare->fill)
 		return spare;
-	sheaf_put_empty(c, local_barn(c), spare);
+	sheaf_put_empty(c, local_barn(c), spare, 0);
 	return NULL;
 }
 

@@ -31,6 +31,12 @@ static void main_taken(void *arg, unsigned cpu, const struct pcs_contents *conte
 		}
 }
 
+static void drain_stashes(struct uslub_cache *c, unsigned first, unsigned last)
+{
+	for (; first < last; first++)
+		stash_drain(c, first);
+}
+
 /* Under close_lock. */
 static int drain_slots(struct uslub_cache *c, unsigned first, unsigned last)
 {
@@ -38,8 +44,7 @@ static int drain_slots(struct uslub_cache *c, unsigned first, unsigned last)
 
 	if (!error && c->domain)
 		error = pcs_drain(c->pcs, PCS_RCU, first, last, rcu_taken, c);
-	for (; first < last; first++)
-		stash_drain(c, first);
+	drain_stashes(c, first, last);
 	return error;
 }
 
@@ -51,10 +56,10 @@ int cache_drain(struct uslub_cache *c, bool dead)
 	plat_lock(&c->close_lock);
 	if (dead) {
 		pcs_drain_dead(c->pcs, PCS_MAIN, 0, c->nslots, main_taken, c);
-		for (unsigned slot = 0; slot < c->nslots; slot++)
-			stash_drain(c, slot);
-	} else
+		drain_stashes(c, 0, c->nslots);
+	} else {
 		error = drain_slots(c, 0, c->nslots);
+	}
 	plat_unlock(&c->close_lock);
 	return error;
 }

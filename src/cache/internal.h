@@ -134,7 +134,13 @@ hidden void sheaf_flush(struct uslub_cache *c, struct uslub_sheaf *s, unsigned f
 /* Fills up from slabs, until it holds n; returns whether it does. */
 hidden bool sheaf_refill(struct uslub_cache *c, struct uslub_sheaf *s, unsigned n, unsigned flags);
 /* Where a sheaf goes that nobody wants: barn if it is empty and there is room, else away. */
-hidden void sheaf_put_empty(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s);
+hidden void sheaf_put_empty(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s,
+			    unsigned flags);
+/* The same for one with objects, which go back to their slabs; for a full one if the barn has enough. */
+hidden void sheaf_dissolve(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s,
+			   unsigned flags);
+hidden void sheaf_put_full(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s,
+			   unsigned flags);
 /* The same for one of any fill, after a lost race; the barn's limits do not count. */
 hidden void sheaf_put_any(struct uslub_cache *c, struct uslub_sheaf *s);
 hidden struct uslub_sheaf *sheaf_get_empty(struct uslub_cache *c, unsigned flags);

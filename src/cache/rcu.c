@@ -238,21 +238,14 @@ static void put_matured(struct uslub_cache *c, struct uslub_sheaf *s)
 {
 	struct barn *barn = s->node == NODE_NO_BARN ? NULL : &c->barns[s->node];
 
-	if (s->fill) {
-		if (barn && keep(c, s))
-			return;
-		if (barn && barn_put_full(barn, s, false, false)) {
-			count(counters(c), CTR_barn_put);
-			return;
-		}
-		if (barn)
-			count(counters(c), CTR_barn_put_fail);
+	if (!barn) {
 		sheaf_flush(c, s, 0);
-	}
-	if (barn)
-		sheaf_put_empty(c, barn, s);
-	else
 		sheaf_free(c, s, 0);
+	} else if (!s->fill) {
+		sheaf_put_empty(c, barn, s, 0);
+	} else if (!keep(c, s)) {
+		sheaf_put_full(c, barn, s, 0);
+	}
 }
 
 /* Pending until it is done, so that a count of 0 means quiet. */
@@ -818,7 +811,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 			if (old->fill)
 				queued = rcu_queue_sheaf(c, cpu, old, true);
 			else
-				sheaf_put_empty(c, local_barn(c), old);
+				sheaf_put_empty(c, local_barn(c), old, 0);
 		}
 	}
 	plat_lower(inflight, generation);
@@ -857,7 +850,7 @@ static noinline void free_rcu_slow(struct uslub_cache *c, void *object)
 			break;
 	}
 	if (hand)
-		sheaf_put_empty(c, local_barn(c), hand);
+		sheaf_put_empty(c, local_barn(c), hand, 0);
 	if (result == SEQ_DONE)
 		return;
 	if (!remote && c->capacity)

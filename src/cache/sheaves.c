@@ -88,10 +88,26 @@ bool sheaf_refill(struct uslub_cache *c, struct uslub_sheaf *s, unsigned n, unsi
 	return s->fill >= n;
 }
 
-void sheaf_put_empty(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s)
+void sheaf_put_empty(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s, unsigned flags)
 {
-	if (!barn_put_empty(b, s, false))
-		sheaf_free(c, s, 0);
+	if (!barn_put_empty(b, s, flags & USLUB_NOLOCK))
+		sheaf_free(c, s, flags);
+}
+
+void sheaf_dissolve(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s, unsigned flags)
+{
+	sheaf_flush(c, s, flags);
+	sheaf_put_empty(c, b, s, flags);
+}
+
+void sheaf_put_full(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s, unsigned flags)
+{
+	if (barn_put_full(b, s, false, flags & USLUB_NOLOCK)) {
+		count(counters(c), CTR_barn_put);
+		return;
+	}
+	count(counters(c), CTR_barn_put_fail);
+	sheaf_dissolve(c, b, s, flags);
 }
 
 void sheaf_put_any(struct uslub_cache *c, struct uslub_sheaf *s)
@@ -99,7 +115,7 @@ void sheaf_put_any(struct uslub_cache *c, struct uslub_sheaf *s)
 	struct barn *barn = local_barn(c);
 
 	if (!s->fill) {
-		sheaf_put_empty(c, barn, s);
+		sheaf_put_empty(c, barn, s, 0);
 	} else if (sheaf_room(s)) {
 		if (barn_put_partial(barn, s))
 			count(counters(c), CTR_barn_merge);

@@ -65,24 +65,15 @@ unsigned stash_count(const struct stash *st)
 
 /* ---- giving back ---------------------------------------------------------------------------------- */
 
-static void dissolve(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
-{
-	sheaf_flush(c, s, flags);
-	if (!barn_put_empty(&c->barns[s->node], s, flags & USLUB_NOLOCK))
-		sheaf_free(c, s, flags);
-}
-
 static void release(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
 {
+	struct barn *barn = &c->barns[s->node];
+
 	count(counters(c), CTR_stash_trim);
-	if (!sheaf_room(s)) {
-		if (barn_put_full(&c->barns[s->node], s, false, flags & USLUB_NOLOCK)) {
-			count(counters(c), CTR_barn_put);
-			return;
-		}
-		count(counters(c), CTR_barn_put_fail);
-	}
-	dissolve(c, s, flags);
+	if (sheaf_room(s))
+		sheaf_dissolve(c, barn, s, flags);
+	else
+		sheaf_put_full(c, barn, s, flags);
 }
 
 static void release_all(struct uslub_cache *c, struct uslub_sheaf *list, unsigned flags)
@@ -236,9 +227,8 @@ struct uslub_sheaf *stash_get(struct uslub_cache *c, unsigned slot, unsigned fla
 
 void stash_put_emptied(struct uslub_cache *c, unsigned slot, struct uslub_sheaf *s, unsigned flags)
 {
-	if (seq_give_other(slot, rcu_slot(c, slot), s) != SEQ_DONE &&
-	    !barn_put_empty(local_barn(c), s, flags & USLUB_NOLOCK))
-		sheaf_free(c, s, flags);
+	if (seq_give_other(slot, rcu_slot(c, slot), s) != SEQ_DONE)
+		sheaf_put_empty(c, local_barn(c), s, flags);
 }
 
 void stash_top_up(struct uslub_cache *c, unsigned slot, struct uslub_sheaf *to, unsigned flags)
@@ -283,7 +273,7 @@ void stash_drain(struct uslub_cache *c, unsigned slot)
 	for (s = take(&c->stashes[slot], &n); s; s = next) {
 		next = s->next;
 		count(counters(c), CTR_stash_trim);
-		dissolve(c, s, 0);
+		sheaf_dissolve(c, &c->barns[s->node], s, 0);
 	}
 	plat_store(&c->stashes[slot].low, 0);
 }
