@@ -52,12 +52,14 @@ void bench_arg_count(struct argp_state *state, const char *name, const char *arg
 
 /*
  * bench_arg_workload - the workload, or what hackbench takes after its name
+ * bench_arg_shape - an option that says how large the workload is; ARGP_ERR_UNKNOWN for others
  * bench_arg_report - an option that says what is compared or printed; ARGP_ERR_UNKNOWN for others
  * bench_check_policies - policies that are given can be read
  * bench_check_workload - there is one
  * bench_print_workloads, bench_print_policies - parts of --help
  */
 void bench_arg_workload(struct argp_state *state, const char *arg, struct bench_options *options);
+error_t bench_arg_shape(int key, char *arg, struct argp_state *state, struct bench_options *o);
 error_t bench_arg_report(int key, char *arg, struct argp_state *state, struct bench_options *o);
 void bench_check_policies(struct argp_state *state, const struct bench_options *o);
 void bench_check_workload(struct argp_state *state, const struct bench_options *o);

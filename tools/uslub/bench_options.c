@@ -472,10 +472,39 @@ static void set_defaults(struct bench_options *o)
 		o->memory_limit = default_memory_limit();
 }
 
+error_t bench_arg_shape(int key, char *arg, struct argp_state *state, struct bench_options *o)
+{
+	uint64_t bytes = 0;
+
+	switch (key) {
+	case 'r':
+		bench_arg_unsigned(state, "repeat", arg, 1, 10000, &o->repeat);
+		break;
+	case KEY_SIZE:
+		bench_arg_count(state, "size", arg, 1024, (uint64_t)1 << 20, &bytes);
+		o->size = bytes;
+		break;
+	case KEY_BURST:
+		bench_arg_unsigned(state, "burst", arg, 1, 1000000, &o->burst);
+		break;
+	case KEY_WINDOW:
+		bench_arg_unsigned(state, "window", arg, 1, 1000000, &o->window);
+		break;
+	case KEY_GROUPS:
+		bench_arg_unsigned(state, "groups", arg, 1, MOST_GROUPS, &o->groups);
+		break;
+	case KEY_FDS:
+		bench_arg_unsigned(state, "fds", arg, 1, MOST_FDS, &o->fds);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
 static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 {
 	struct bench_options *o = state->input;
-	uint64_t bytes = 0;
 
 	switch (key) {
 	case 't':
@@ -491,21 +520,8 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 	case KEY_RATE:
 		bench_arg_real(state, "rate", arg, 1e12, &o->rate);
 		break;
-	case 'r':
-		bench_arg_unsigned(state, "repeat", arg, 1, 10000, &o->repeat);
-		break;
 	case KEY_PIN:
 		o->pin = true;
-		break;
-	case KEY_SIZE:
-		bench_arg_count(state, "size", arg, 1024, (uint64_t)1 << 20, &bytes);
-		o->size = bytes;
-		break;
-	case KEY_BURST:
-		bench_arg_unsigned(state, "burst", arg, 1, 1000000, &o->burst);
-		break;
-	case KEY_WINDOW:
-		bench_arg_unsigned(state, "window", arg, 1, 1000000, &o->window);
 		break;
 	case KEY_BATCH:
 		bench_arg_unsigned(state, "batch", arg, 1, 1000000, &o->batch);
@@ -517,12 +533,6 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 	case KEY_MEMORY_LIMIT:
 		bench_arg_count(state, "memory-limit", arg, 1024, (uint64_t)1 << 50,
 				&o->memory_limit);
-		break;
-	case KEY_GROUPS:
-		bench_arg_unsigned(state, "groups", arg, 1, MOST_GROUPS, &o->groups);
-		break;
-	case KEY_FDS:
-		bench_arg_unsigned(state, "fds", arg, 1, MOST_FDS, &o->fds);
 		break;
 	case KEY_LOOPS:
 		bench_arg_unsigned(state, "loops", arg, 1, MOST_LOOPS, &o->loops);
@@ -617,7 +627,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		check_all(state, o);
 		return 0;
 	}
-	if (!parse_run_option(key, arg, state) || !bench_arg_report(key, arg, state, o))
+	if (!parse_run_option(key, arg, state) || !bench_arg_shape(key, arg, state, o) ||
+	    !bench_arg_report(key, arg, state, o))
 		return 0;
 	return parse_worker_option(key, arg, state);
 }

@@ -173,6 +173,10 @@ static error_t parse_simulation(int key, char *arg, struct argp_state *state, st
 	struct sim_options *sim = p->sim;
 
 	switch (key) {
+	case 't':
+		bench_arg_unsigned(state, "threads", arg, 1, MOST_THREADS, &p->o->threads);
+		p->o->threads_given = true;
+		break;
 	case 'm':
 		p->machine = arg;
 		break;
@@ -206,41 +210,6 @@ static error_t parse_simulation(int key, char *arg, struct argp_state *state, st
 		break;
 	case KEY_SWEEP:
 		parse_sweep(state, arg, sim);
-		break;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-	return 0;
-}
-
-static error_t parse_workload_option(int key, char *arg, struct argp_state *state,
-				     struct bench_options *o)
-{
-	uint64_t bytes = 0;
-
-	switch (key) {
-	case 't':
-		bench_arg_unsigned(state, "threads", arg, 1, MOST_THREADS, &o->threads);
-		o->threads_given = true;
-		break;
-	case 'r':
-		bench_arg_unsigned(state, "repeat", arg, 1, 10000, &o->repeat);
-		break;
-	case KEY_SIZE:
-		bench_arg_count(state, "size", arg, 1024, (uint64_t)1 << 20, &bytes);
-		o->size = bytes;
-		break;
-	case KEY_BURST:
-		bench_arg_unsigned(state, "burst", arg, 1, 1000000, &o->burst);
-		break;
-	case KEY_WINDOW:
-		bench_arg_unsigned(state, "window", arg, 1, 1000000, &o->window);
-		break;
-	case KEY_GROUPS:
-		bench_arg_unsigned(state, "groups", arg, 1, MOST_GROUPS, &o->groups);
-		break;
-	case KEY_FDS:
-		bench_arg_unsigned(state, "fds", arg, 1, MOST_FDS, &o->fds);
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -316,7 +285,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	}
 	refuse_meaningless(state, key);
-	if (!parse_simulation(key, arg, state, p) || !parse_workload_option(key, arg, state, p->o))
+	if (!parse_simulation(key, arg, state, p) || !bench_arg_shape(key, arg, state, p->o))
 		return 0;
 	return bench_arg_report(key, arg, state, p->o);
 }
