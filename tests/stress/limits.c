@@ -18,7 +18,6 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include "flavor.h"
 #include "memory.h"
 
@@ -555,36 +554,22 @@ static const struct control {
 /* Whether the broken part fails with the message. */
 static bool fails(const struct control *k)
 {
-	char part[32], how[32], text[4096] = "";
+	char part[32], how[32];
 	char *argv[] = { (char *)"limits", part, how, NULL };
-	size_t len = 0;
-	ssize_t n;
-	int ends[2], status;
-	pid_t pid;
+	struct heard h;
+	int status;
 
 	snprintf(part, sizeof(part), "--part=%s", k->part);
 	snprintf(how, sizeof(how), "--broken=%s", k->how);
-	if (pipe(ends))
-		die("pipe: %s", strerror(errno));
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		dup2(ends[1], STDERR_FILENO);
-		close(ends[0]);
-		close(ends[1]);
+	if (stress_fork(&h)) {
 		execv("/proc/self/exe", argv);
 		_exit(2);
 	}
-	close(ends[1]);
-	/* to the end, though only the beginning matters */
-	while ((n = read(ends[0], text + len, sizeof(text) - 1 - len)) > 0)
-		len = len + (size_t)n < sizeof(text) - 1 ? len + (size_t)n : sizeof(text) / 2;
-	close(ends[0]);
-	waitpid(pid, &status, 0);
+	status = stress_hear(&h);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
 		return true; /* it has said why */
-	printf("limits %s %s: %s", part, how, *text ? text : "nothing was found\n");
-	return WIFEXITED(status) && WEXITSTATUS(status) && strstr(text, k->message);
+	printf("limits %s %s: %s", part, how, *h.text ? h.text : "nothing was found\n");
+	return WIFEXITED(status) && WEXITSTATUS(status) && strstr(h.text, k->message);
 }
 
 static int control(void)

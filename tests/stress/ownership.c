@@ -27,7 +27,6 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/rseq.h>
-#include <sys/wait.h>
 #include "flavor.h"
 
 #define CACHES	    3
@@ -951,33 +950,19 @@ static void run(const struct kind *kind, uint64_t seed, double seconds)
 /* Whether a run with a planted fault says `message` and fails. */
 static bool fails(const char *kind, const char *message, uint64_t seed)
 {
-	char text[4096] = "";
-	size_t len = 0;
-	ssize_t n;
-	int ends[2], status;
-	pid_t pid;
+	struct heard h;
+	int status;
 
-	if (pipe(ends))
-		die("pipe: %s", strerror(errno));
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		dup2(ends[1], STDERR_FILENO);
-		close(ends[0]);
+	if (stress_fork(&h)) {
 		broken = kind;
 		watchdog(60);
 		run(kinds, seed, 2);
 		_exit(0);
 	}
-	close(ends[1]);
-	while (len < sizeof(text) - 1 &&
-	       (n = read(ends[0], text + len, sizeof(text) - 1 - len)) > 0)
-		len += (size_t)n;
-	close(ends[0]);
-	waitpid(pid, &status, 0);
-	printf("ownership --broken=%s: %s", kind, *text ? text : "nothing was found\n");
+	status = stress_hear(&h);
+	printf("ownership --broken=%s: %s", kind, *h.text ? h.text : "nothing was found\n");
 	/* a sanitizer may be faster */
-	return status && (strstr(text, message) || strstr(text, "Sanitizer"));
+	return status && (strstr(h.text, message) || strstr(h.text, "Sanitizer"));
 }
 
 int main(int argc, char **argv)

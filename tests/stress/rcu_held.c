@@ -14,7 +14,6 @@
  *   --control      run the broken ones, and pass if each failed as it should
  */
 #include <pthread.h>
-#include <sys/wait.h>
 #include "flavor.h"
 #include "memory.h"
 
@@ -333,35 +332,20 @@ static void part_slow(double seconds)
 
 static bool fails(const char *part, const char *how, const char *message, void (*run)(double))
 {
-	char text[4096] = "";
-	size_t len = 0;
-	ssize_t n;
-	int ends[2], status;
-	pid_t pid;
+	struct heard h;
+	int status;
 
-	if (pipe(ends))
-		die("pipe: %s", strerror(errno));
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		dup2(ends[1], STDERR_FILENO);
-		close(ends[0]);
-		close(ends[1]);
+	if (stress_fork(&h)) {
 		broken = how;
 		watchdog(60);
 		run(1);
 		_exit(0);
 	}
-	close(ends[1]);
-	/* to the end, though only the beginning matters */
-	while ((n = read(ends[0], text + len, sizeof(text) - 1 - len)) > 0)
-		len = len + (size_t)n < sizeof(text) - 1 ? len + (size_t)n : sizeof(text) / 2;
-	close(ends[0]);
-	waitpid(pid, &status, 0);
+	status = stress_hear(&h);
 	printf("rcu_held --part=%s --broken=%s: %s", part, how,
-	       *text ? text : "nothing was found\n");
+	       *h.text ? h.text : "nothing was found\n");
 	return WIFEXITED(status) && WEXITSTATUS(status) &&
-	       (strstr(text, message) || (STRESS_TSAN && strstr(text, "data race")));
+	       (strstr(h.text, message) || (STRESS_TSAN && strstr(h.text, "data race")));
 }
 
 static int control(void)

@@ -14,7 +14,6 @@
  *   --control      run the broken ones, and pass if each failed as it should
  */
 #include <pthread.h>
-#include <sys/wait.h>
 #include "flavor.h"
 
 #define RETIRERS  16
@@ -211,27 +210,18 @@ static void run(double seconds)
 /* Does the test fail when it is broken, and say why? */
 static bool fails(const char *how, const char *message)
 {
-	int ends[2], status;
-	char text[600] = "";
-	pid_t pid;
+	struct heard h;
+	int status;
 
-	if (pipe(ends))
-		die("pipe: %s", strerror(errno));
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		dup2(ends[1], STDERR_FILENO);
+	if (stress_fork(&h)) {
 		broken = how;
 		watchdog(60);
 		run(1);
 		_exit(0);
 	}
-	close(ends[1]);
-	if (waitpid(pid, &status, 0) != pid || read(ends[0], text, sizeof(text) - 1) < 0)
-		die("a broken run was lost");
-	close(ends[0]);
-	printf("rcu_memory --broken=%s: %s", how, *text ? text : "nothing was found\n");
-	return WIFEXITED(status) && WEXITSTATUS(status) && strstr(text, message);
+	status = stress_hear(&h);
+	printf("rcu_memory --broken=%s: %s", how, *h.text ? h.text : "nothing was found\n");
+	return WIFEXITED(status) && WEXITSTATUS(status) && strstr(h.text, message);
 }
 
 int main(int argc, char **argv)

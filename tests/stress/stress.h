@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 #include <uslub/uslub.h>
@@ -103,6 +104,52 @@ static inline void watchdog(unsigned seconds)
 	sigaddset(&set, SIGALRM);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 	alarm(seconds * (STRESS_TSAN ? 8 : STRESS_ASAN ? 3 : 1));
+}
+
+/* ---- a broken run in a child, for controls ---- */
+
+struct heard {
+	pid_t pid;
+	int end;
+	char text[4096]; /* the beginning of what it said on standard error */
+};
+
+/* Whether this is the child, whose standard error stress_hear() reads in the parent. */
+static inline bool stress_fork(struct heard *h)
+{
+	int ends[2];
+
+	if (pipe(ends))
+		die("pipe: %s", strerror(errno));
+	fflush(stdout);
+	h->pid = fork();
+	if (h->pid < 0)
+		die("fork: %s", strerror(errno));
+	if (h->pid == 0) {
+		dup2(ends[1], STDERR_FILENO);
+		close(ends[0]);
+	}
+	close(ends[1]);
+	h->end = ends[0];
+	return h->pid == 0;
+}
+
+/* Reads what the child says until it ends; the status as of waitpid(). */
+static inline int stress_hear(struct heard *h)
+{
+	const size_t most = sizeof(h->text) - 1;
+	size_t len = 0;
+	int status;
+	ssize_t n;
+
+	memset(h->text, 0, sizeof(h->text));
+	/* to the end, though only the beginning matters */
+	while ((n = read(h->end, h->text + len, most - len)) > 0)
+		len = len + (size_t)n < most ? len + (size_t)n : sizeof(h->text) / 2;
+	close(h->end);
+	if (waitpid(h->pid, &status, 0) != h->pid)
+		die("a broken run was lost");
+	return status;
 }
 
 /* ---- time ---- */
