@@ -110,6 +110,7 @@ static struct result run_schedule(const struct ex_plan *plan, const struct ex_sc
 			 (unsigned)r.status,
 			 WIFSIGNALED(r.status) ? strsignal(WTERMSIG(r.status)) : "exit");
 	ex_probes_end();
+	sh->all_schedules++;
 	sh->all_points += sh->points;
 	sh->all_switches += sh->switches;
 	return r;
@@ -335,6 +336,24 @@ static int replay(const struct ex_scenario *s, const struct recorded *r)
 
 /* ---- all scenarios -------------------------------------------------------------------------------- */
 
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int signal)
+{
+	(void)signal;
+	interrupted = 1;
+}
+
+/* On Ctrl-C what was run until then is told. */
+static void catch_interrupts(void)
+{
+	struct sigaction action = { .sa_handler = on_interrupt };
+	struct sigaction old;
+
+	if (!sigaction(SIGINT, NULL, &old) && old.sa_handler != SIG_IGN)
+		sigaction(SIGINT, &action, NULL);
+}
+
 static bool wanted(const struct ex_scenario *s)
 {
 	for (unsigned i = 0; i < o.nscenarios; i++)
@@ -354,6 +373,9 @@ static int apart(const struct ex_scenario *s, int (*fn)(const struct ex_scenario
 	pid = fork();
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (interrupted)
+			_exit(TOOL_EXIT_INTERRUPTED);
+		signal(SIGINT, SIG_DFL);
 		ex_setup(s, o.seed);
 		ex_trace_learn();
 		status = fn(s, arg);
@@ -361,7 +383,10 @@ static int apart(const struct ex_scenario *s, int (*fn)(const struct ex_scenario
 		_exit(status);
 	}
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+		if (interrupted)
+			kill(pid, SIGINT);
+	if (pid > 0 && interrupted && WIFSIGNALED(status) && WTERMSIG(status) == SIGINT)
+		return TOOL_EXIT_INTERRUPTED;
 	if (pid < 0 || !WIFEXITED(status)) {
 		tool_error("scenario %s: its process ended with status %#x", s->name,
 			   (unsigned)status);
@@ -402,7 +427,7 @@ static int explore(uint64_t *done)
 	*done = 0;
 	for (unsigned i = 0; i < ex_nscenarios; i++)
 		n += wanted(&ex_scenarios[i]) && (o.way != EX_EXHAUSTIVE || ex_scenarios[i].tiny);
-	for (unsigned i = 0; i < ex_nscenarios && !status; i++) {
+	for (unsigned i = 0; i < ex_nscenarios && !status && !interrupted; i++) {
 		const struct ex_scenario *s = &ex_scenarios[i];
 
 		if (!wanted(s) || (o.way == EX_EXHAUSTIVE && !s->tiny))
@@ -529,7 +554,7 @@ static const struct argp argp = {
 	.parser = parse,
 	.doc = "Run the core in many interleavings and check all that a user can expect of it.\v"
 	       "Exit status: 0 nothing was found, 1 something was, or a probe was never reached, "
-	       "2 wrong usage.",
+	       "2 wrong usage, 130 interrupted.",
 };
 
 static void start_planted(char **argv)
@@ -607,7 +632,14 @@ int main(int argc, char **argv)
 		return apart(find_scenario(o.scenarios[0]), replay_of, &recorded);
 	}
 	began = tool_now_ns();
+	catch_interrupts();
 	status = explore(&done);
+	if (interrupted && (!status || status == TOOL_EXIT_INTERRUPTED)) {
+		printf("interrupted after %" PRIu64 " schedules, %" PRIu64
+		       " points: nothing found\n",
+		       ex_shared->all_schedules, ex_shared->all_points);
+		return TOOL_EXIT_INTERRUPTED;
+	}
 	if (status)
 		return status;
 	if (o.way == EX_EXHAUSTIVE)

@@ -59,7 +59,7 @@ struct ex_shared {
 	/* What stands before is that of the process, and put back when the child of a fork was good. */
 	bool reached[EX_PROBES_MAX];	/* by this schedule */
 	uint64_t probes[EX_PROBES_MAX]; /* schedules that did */
-	uint64_t all_points, all_switches;
+	uint64_t all_schedules, all_points, all_switches;
 	struct ex_decision log[EX_LOG_MAX];
 	struct ex_choice choices[EX_CHOICES_MAX];
 	struct ex_seen trace[EX_TRACE_MAX];
