@@ -4,8 +4,9 @@
 #include "table.h"
 #include "tool.h"
 
-/* Blanks that stay between columns when a table is narrowed. */
-#define GAP 2u
+/* Blanks that stay between columns when a table is narrowed, and when that is not enough. */
+#define GAP	   2u
+#define NARROW_GAP 1u
 
 struct table {
 	unsigned columns;
@@ -95,6 +96,10 @@ static bool lay_out(const struct table *t, unsigned width, unsigned widths[])
 		if (t->optional[i])
 			widths[i] = 0;
 	}
+	for (unsigned i = 1; i < t->columns && sum(widths, t->columns) > width; i++) {
+		if (widths[i])
+			widths[i] -= GAP - NARROW_GAP;
+	}
 	return true;
 }
 
@@ -107,7 +112,7 @@ static void print_row(const struct table *t, FILE *out, unsigned row, const unsi
 		if (!width)
 			continue;
 		if (i)
-			fprintf(out, "%*s%*s", (int)GAP, "", width - (int)GAP, cell);
+			fprintf(out, "%*s%*s", (int)NARROW_GAP, "", width - (int)NARROW_GAP, cell);
 		else
 			fprintf(out, "%-*s", width, cell);
 	}
