@@ -177,12 +177,12 @@ bool cache_swap_spare(struct uslub_cache *c, unsigned cpu, struct uslub_sheaf *s
 	struct uslub_sheaf *spare;
 	enum seq_result result;
 
-	result = seq_give_other(cpu, slot, sheaf);
+	result = slot_give(c, cpu, slot, sheaf);
 	if (result != SEQ_EMPTY)
 		return result == SEQ_DONE;
 	if (seq_take_other(cpu, slot, &spare) != SEQ_DONE)
 		return false;
-	result = seq_give_other(cpu, slot, sheaf);
+	result = slot_give(c, cpu, slot, sheaf);
 	sheaf_put_any(c, spare);
 	return result == SEQ_DONE;
 }
@@ -436,7 +436,7 @@ static unsigned bulk_to_sheaves(struct uslub_cache *c, unsigned n, void **object
 		if (spare && spare != empty)
 			count(counters(c), empty ? CTR_barn_put : CTR_barn_put_fail);
 		if (!empty) {
-			if (spare && seq_give_other(cpu, main_slot(c, cpu), spare) != SEQ_DONE)
+			if (spare && slot_give(c, cpu, main_slot(c, cpu), spare) != SEQ_DONE)
 				sheaf_put_any(c, spare);
 			break;
 		}

@@ -11,6 +11,7 @@
 #include "base/sheaf.h"
 #include "platform/platform.h"
 #include "stats/counters.h"
+#include "stats/recipe.h"
 #include "tiers/arena.h"
 #include "tiers/barn.h"
 #include "tiers/node.h"
@@ -87,6 +88,14 @@ static inline struct percpu_slot *main_slot(struct uslub_cache *c, unsigned cpu)
 static inline struct percpu_slot *rcu_slot(struct uslub_cache *c, unsigned cpu)
 {
 	return pcs_slot(c->pcs, cpu, PCS_RCU);
+}
+
+/* Gives a sheaf to a CPU, which has something from now on. */
+static inline enum seq_result slot_give(struct uslub_cache *c, unsigned cpu,
+					struct percpu_slot *slot, struct uslub_sheaf *sheaf)
+{
+	counters_use(counters(c), cpu);
+	return seq_give_other(cpu, slot, sheaf);
 }
 
 static inline bool slot_closed(const struct percpu_slot *slot)
@@ -167,7 +176,9 @@ hidden void stash_put_emptied(struct uslub_cache *c, unsigned slot, struct uslub
 hidden void stash_trim(struct uslub_cache *c, unsigned slot);
 /* Empties a slot's stash. */
 hidden void stash_drain(struct uslub_cache *c, unsigned slot);
-hidden uint64_t stash_total(const struct uslub_cache *c);
+
+#define STASH_COUNT_BITS    13
+#define STASH_POINTER_SHIFT 7
 
 /* drain.c */
 hidden void cache_slow_step(struct uslub_cache *c);
@@ -187,13 +198,25 @@ hidden bool rcu_feed_barn(struct uslub_cache *c);
 hidden void rcu_wait(struct rcu_domain *d);
 hidden void rcu_taken(void *arg, unsigned cpu, const struct pcs_contents *contents);
 hidden void rcu_barrier_dead(struct uslub_cache *c);
-hidden uint64_t rcu_oldest(const struct rcu_domain *d);
+/* Times, or 0. */
+struct rcu_ages {
+	uint64_t batch_since;  /* atomic: when the oldest of the batch under way was queued */
+	uint64_t queued_since; /* atomic: the same of what is queued now */
+};
+hidden const struct rcu_ages *rcu_ages(const struct rcu_domain *d);
 hidden unsigned rcu_domains(void);
 hidden struct plat_lock *rcu_lock_batch(unsigned domain);
 hidden struct plat_lock *rcu_lock_reserve(unsigned domain);
 hidden void rcu_fork_prepare(void);
 hidden void rcu_fork_done(bool child);
 hidden void rcu_child(void); /* after fork: the reclaimers are gone */
+
+/* stat.c */
+hidden extern const struct recipe stat_recipes[USLUB_STAT_COUNT];
+/* Where the words of the recipes lie; `now` is left to the caller. */
+hidden void stat_view(const struct uslub_cache *c, struct recipe_view *view);
+/* What recipes say is true of the statistic: it need not be asked for by a walk. */
+hidden bool stat_has_recipe(const struct uslub_cache *c, enum uslub_stat which);
 
 /* policy.c */
 hidden bool policy_resolve(const char *name, const struct uslub_policy *given,

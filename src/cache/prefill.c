@@ -211,7 +211,7 @@ void uslub_cache_return_sheaf(struct uslub_cache *c, unsigned flags, struct uslu
 	ours = s->cache == c && s->capacity == c->capacity;
 	for (unsigned round = 0; round < SEQ_TRIES && ours && result == SEQ_AGAIN; round++) {
 		cpu = plat_slot();
-		result = seq_give_other(cpu, main_slot(c, cpu), s);
+		result = slot_give(c, cpu, main_slot(c, cpu), s);
 		if (likely(result == SEQ_DONE)) {
 			counters_add_at(counters(c), cpu, CTR_sheaf_return_fast, 1);
 			return;

@@ -88,10 +88,9 @@ struct rcu_domain {
 	uint64_t asked;		  /* atomic */
 	uint64_t done;		  /* atomic */
 	uint32_t done_futex;	  /* bumped with done */
-	uint32_t stashed;      /* atomic: looks at stashes until the last, AGE_LOOKS while used */
-	uint64_t aged;	       /* the reclaimer's: when it looked last */
-	uint64_t queued_since; /* atomic: time of the first push since the queue was empty; 0 */
-	uint64_t batch_since;  /* atomic: the same of the batch under way */
+	uint32_t stashed; /* atomic: looks at stashes until the last, AGE_LOOKS while used */
+	uint64_t aged;	  /* the reclaimer's: when it looked last */
+	struct rcu_ages ages;
 
 	struct plat_lock grace_lock; /* held during synchronize_rcu() */
 	struct plat_lock batch_lock cacheline;
@@ -212,13 +211,9 @@ struct plat_lock *rcu_lock_reserve(unsigned domain)
 	return &domains[domain].reserve_lock;
 }
 
-uint64_t rcu_oldest(const struct rcu_domain *d)
+const struct rcu_ages *rcu_ages(const struct rcu_domain *d)
 {
-	uint64_t since = plat_load(&d->batch_since), now = plat_now();
-
-	if (!since)
-		since = plat_load(&d->queued_since);
-	return since && since < now ? now - since : 0;
+	return &d->ages;
 }
 
 /* ---- the reclaimer -------------------------------------------------------------------------------- */
@@ -385,8 +380,8 @@ static bool take_queue(struct rcu_domain *d)
 	struct slab **slabs;
 
 	plat_lock(&d->batch_lock);
-	plat_store(&d->batch_since, plat_load(&d->queued_since));
-	plat_store(&d->queued_since, 0);
+	plat_store(&d->ages.batch_since, plat_load(&d->ages.queued_since));
+	plat_store(&d->ages.queued_since, 0);
 	for (slabs = &d->batch_slabs; *slabs; slabs = &(*slabs)->next)
 		;
 	*slabs = plat_exchange(&d->slabs, NULL);
@@ -454,7 +449,7 @@ static uint64_t mature(struct rcu_domain *d)
 static void finish_round(struct rcu_domain *d, uint64_t asked)
 {
 	dispose_batch(d);
-	plat_store(&d->batch_since, 0);
+	plat_store(&d->ages.batch_since, 0);
 	plat_store_release(&d->done, asked);
 	plat_fetch_add(&d->done_futex, 1);
 	plat_fence();
@@ -672,8 +667,8 @@ void rcu_child(void)
 
 static void note_time(struct rcu_domain *d)
 {
-	if (unlikely(!plat_load(&d->queued_since)))
-		plat_store(&d->queued_since, plat_now());
+	if (unlikely(!plat_load(&d->ages.queued_since)))
+		plat_store(&d->ages.queued_since, plat_now());
 }
 
 /* Returns how many objects of the cache are queued now. */
@@ -770,7 +765,7 @@ static struct uslub_sheaf *obtain_empty(struct uslub_cache *c, unsigned cpu)
 	if (seq_take_other(cpu, main_slot(c, cpu), &spare) == SEQ_DONE) {
 		if (!spare->fill)
 			return spare;
-		if (seq_give_other(cpu, main_slot(c, cpu), spare) != SEQ_DONE)
+		if (slot_give(c, cpu, main_slot(c, cpu), spare) != SEQ_DONE)
 			sheaf_put_any(c, spare);
 	}
 	return sheaf_get_empty(c, USLUB_NOWAIT);
@@ -798,7 +793,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 	int jump;
 
 	generation = plat_raise(inflight);
-	result = *hand ? seq_give_other(cpu, slot, *hand) : SEQ_EMPTY;
+	result = *hand ? slot_give(c, cpu, slot, *hand) : SEQ_EMPTY;
 	if (result == SEQ_DONE)
 		*hand = NULL;
 	/* EMPTY: one lies there already, empty or full. The flip tells. */

@@ -34,8 +34,8 @@
 #define TRIM_NS 20000000 /* some grace periods */
 
 /* The word. Sheaves lie at multiples of 64, and no address of a program has more than 57 bits. */
-#define COUNT_BITS    13
-#define POINTER_SHIFT 7
+#define COUNT_BITS    STASH_COUNT_BITS
+#define POINTER_SHIFT STASH_POINTER_SHIFT
 
 static unsigned count_of(uint64_t word)
 {
@@ -227,7 +227,7 @@ struct uslub_sheaf *stash_get(struct uslub_cache *c, unsigned slot, unsigned fla
 
 void stash_put_emptied(struct uslub_cache *c, unsigned slot, struct uslub_sheaf *s, unsigned flags)
 {
-	if (seq_give_other(slot, rcu_slot(c, slot), s) != SEQ_DONE)
+	if (slot_give(c, slot, rcu_slot(c, slot), s) != SEQ_DONE)
 		sheaf_put_empty(c, local_barn(c), s, flags);
 }
 
@@ -276,13 +276,4 @@ void stash_drain(struct uslub_cache *c, unsigned slot)
 		sheaf_dissolve(c, &c->barns[s->node], s, 0);
 	}
 	plat_store(&c->stashes[slot].low, 0);
-}
-
-uint64_t stash_total(const struct uslub_cache *c)
-{
-	uint64_t total = 0;
-
-	for (unsigned slot = 0; c->stashes && slot < c->nslots; slot++)
-		total += stash_count(&c->stashes[slot]);
-	return total;
 }

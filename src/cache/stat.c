@@ -1,183 +1,213 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics of a cache. Counters are summed over the CPUs; the fast paths' figures come out of the
- * per-CPU words (platform/percpu.h section 3); gauges are looked at as they are.
+ * Statistics of a cache: of which words each is made (stats/recipe.h tells how that is written down). Counters
+ * are summed over the CPUs; the fast paths' figures come out of the per-CPU words (platform/percpu.h
+ * section 3); gauges are looked at as they are.
  */
 #include <errno.h>
 #include "cache/internal.h"
 
-static uint64_t pops(const struct uslub_cache *c)
-{
-	struct pcs_totals t;
+/* ---- the table ------------------------------------------------------------------------------------ */
 
-	pcs_totals(c->pcs, PCS_MAIN, c->nslots, &t);
-	return t.allocs + counters_sum(counters(c), CTR_allocs_folded);
-}
+#define width_of(type, field) (uint8_t)sizeof(((type *)0)->field)
 
-static uint64_t pushes(const struct uslub_cache *c)
-{
-	struct pcs_totals t;
-
-	pcs_totals(c->pcs, PCS_MAIN, c->nslots, &t);
-	return t.allocs + t.avail + counters_sum(counters(c), CTR_allocs_folded) -
-	       counters_sum(counters(c), CTR_jump);
-}
-
-static uint64_t rcu_pushes(const struct uslub_cache *c)
-{
-	struct pcs_totals t;
-
-	pcs_totals(c->pcs, PCS_RCU, c->nslots, &t);
-	return t.avail - counters_sum(counters(c), CTR_rcu_jump);
-}
-
-static uint64_t rcu_pending(const struct uslub_cache *c)
-{
-	struct pcs_totals t;
-
-	pcs_totals(c->pcs, PCS_RCU, c->nslots, &t);
-	return t.avail + plat_load(&c->rcu_queued);
-}
-
-#define sum_over(array, field)                                                                     \
-	({                                                                                         \
-		uint64_t sum_ = 0;                                                                 \
-		for (unsigned n_ = 0; n_ < plat_nnodes(); n_++)                                    \
-			sum_ += plat_load(&(array)[n_].field);                                     \
-		sum_;                                                                              \
-	})
-
-#define sum_of_gauges(c, gauge)                                                                    \
-	({                                                                                         \
-		struct node_gauges gauges_;                                                        \
-		uint64_t sum_ = 0;                                                                 \
-		for (unsigned n_ = 0; n_ < plat_nnodes(); n_++) {                                  \
-			node_gauges(&(c)->nodes[n_], &gauges_);                                    \
-			sum_ += gauges_.gauge;                                                     \
-		}                                                                                  \
-		sum_;                                                                              \
-	})
-
-static uint64_t barn_locks(const struct uslub_cache *c)
-{
-	uint64_t taken = 0;
-
-	for (unsigned side = 0; side < LOCK_SIDES; side++)
-		taken += sum_over(c->barns, lock.taken[side]);
-	return taken;
-}
-
-static uint64_t parked(const struct uslub_cache *c)
-{
-	uint64_t slabs = 0;
-
-	for (unsigned n = 0; n < plat_nnodes(); n++)
-		slabs += park_count(&c->nodes[n].park);
-	return slabs;
-}
-
-static uint64_t computed(const struct uslub_cache *c, enum uslub_stat which)
-{
-	switch (which) {
-	case USLUB_STAT_aliases:
-		return c->refcount - 1;
-	case USLUB_STAT_align:
-		return c->class.align;
-	case USLUB_STAT_alloc_fastpath:
-		return pops(c);
-	case USLUB_STAT_destroy_by_rcu:
-		return c->class.typesafe;
-	case USLUB_STAT_free_fastpath:
-		return pushes(c);
-	case USLUB_STAT_free_rcu_sheaf:
-		return rcu_pushes(c);
-	case USLUB_STAT_hwcache_align:
-		return !!(c->args.flags & USLUB_HWCACHE_ALIGN);
-	case USLUB_STAT_min_partial:
-		return c->nodes[0].min_partial;
-	case USLUB_STAT_object_size:
-		return c->class.object_size;
-	case USLUB_STAT_objects:
-		return sum_of_gauges(c, objects);
-	case USLUB_STAT_objects_partial:
-		return sum_of_gauges(c, objects_partial);
-	case USLUB_STAT_objs_per_slab:
-		return c->class.objects;
-	case USLUB_STAT_order:
-		return c->class.order;
-	case USLUB_STAT_partial:
-		return sum_over(c->nodes, nr_partial);
-	case USLUB_STAT_remote_node_defrag_ratio:
-		return 100;
-	case USLUB_STAT_sheaf_capacity:
-		return c->capacity;
-	case USLUB_STAT_slab_size:
-		return c->class.size;
-	case USLUB_STAT_slabs:
-		return sum_over(c->nodes, nr_slabs);
-	case USLUB_STAT_total_objects:
-		return sum_over(c->nodes, total_objects);
-	case USLUB_STAT_parked:
-		return parked(c);
-	case USLUB_STAT_stashed:
-		return stash_total(c);
-	case USLUB_STAT_list_lock_alloc:
-		return sum_over(c->nodes, list_lock.taken[LOCK_ALLOC]);
-	case USLUB_STAT_list_lock_free:
-		return sum_over(c->nodes, list_lock.taken[LOCK_FREE]);
-	case USLUB_STAT_list_lock_other:
-		return sum_over(c->nodes, list_lock.taken[LOCK_OTHER]);
-	case USLUB_STAT_list_lock_contended:
-		return sum_over(c->nodes, list_lock.contended);
-	case USLUB_STAT_list_lock_wait_ns:
-		return sum_over(c->nodes, list_lock.waited);
-	case USLUB_STAT_barn_lock:
-		return barn_locks(c);
-	case USLUB_STAT_barn_lock_contended:
-		return sum_over(c->barns, lock.contended);
-	case USLUB_STAT_barn_lock_wait_ns:
-		return sum_over(c->barns, lock.waited);
-	case USLUB_STAT_barn_full:
-		return sum_over(c->barns, nr_full);
-	case USLUB_STAT_barn_empty:
-		return sum_over(c->barns, nr_empty);
-	case USLUB_STAT_rcu_pending:
-		return rcu_pending(c);
-	case USLUB_STAT_rcu_pending_bytes:
-		return rcu_pending(c) * c->class.size;
-	case USLUB_STAT_rcu_oldest_ns:
-		return c->domain && plat_load(&c->rcu_queued) ? rcu_oldest(c->domain) : 0;
-	case USLUB_STAT_rseq:
-		return plat_rseq_mode();
-	default:
-		return 0; /* what the kernel has and we do not */
+/* A word of every element of an array; then with what it is multiplied. */
+#define WORD(in, type, field, ...)                                                                 \
+	{                                                                                          \
+		.array = RECIPE_##in, .width = width_of(type, field),                              \
+		.offset = (uint32_t)offsetof(type, field), __VA_ARGS__                             \
 	}
-}
+#define CACHE(field, ...) WORD(CACHE, struct uslub_cache, field, __VA_ARGS__)
+#define NODES(field, ...) WORD(NODES, struct node, field, __VA_ARGS__)
+#define BARNS(field, ...) WORD(BARNS, struct barn, field, __VA_ARGS__)
+#define SLOTS(field, ...) WORD(SLOTS, struct pcs, field, __VA_ARGS__)
 
-/* The counter that a statistic is, or CTR_COUNT. */
-static enum counter counter_of(enum uslub_stat which)
-{
-#define IS_COUNTER(name)   CTR_##name
-#define IS_DERIVED(name)   CTR_COUNT
-#define IS_ATTRIBUTE(name) CTR_COUNT
-#define IS_GAUGE(name)	   CTR_COUNT
-#define IS_FLAG(name)	   CTR_COUNT
-	static const uint8_t map[] = {
-#define USLUB_STAT(name, kind, help) IS_##kind(name),
+#define CONSTANT(n)                                                                                \
+	{                                                                                          \
+		.array = RECIPE_ONE, .factor = (n)                                                 \
+	}
+
+#define COUNTER_AT(which, ...)                                                                     \
+	{                                                                                          \
+		.array = RECIPE_COUNTERS, .width = 8, .offset = 8 * (which), __VA_ARGS__           \
+	}
+#define COUNTER(name, ...) COUNTER_AT(CTR_##name, __VA_ARGS__)
+
+/* Of a CPU's word: pops, objects in the main sheaf. */
+#define ALLOCS(part)	 SLOTS(part.word, .shift = WORD_ALLOC_SHIFT, .bits = WORD_ALLOC_BITS)
+#define AVAIL(part, ...) SLOTS(part.word, .bits = 8, __VA_ARGS__)
+
+/* Free objects that a node has counted, per CPU or in one word. */
+#define FREE(kind)                                                                                 \
+	COUNTER_AT(CTR_COUNT + NODE_FREE_##kind, .node_step = 8 * NODE_COUNTERS, .factor = -1),    \
+		NODES(free[NODE_FREE_##kind], .factor = -1)
+
+#define TIMES(field) .times = (uint32_t)offsetof(struct uslub_cache, field)
+
+#define TERMS(...)                                                                                 \
+	.nterms = sizeof((struct recipe_term[]){ __VA_ARGS__ }) / sizeof(struct recipe_term),      \
+	.terms = { __VA_ARGS__ }
+
+#define SUM(...)                                                                                   \
+	{                                                                                          \
+		.kind = RECIPE_SUM, TERMS(__VA_ARGS__)                                             \
+	}
+#define BY_CPU(...)                                                                                \
+	{                                                                                          \
+		.kind = RECIPE_SUM, .by = RECIPE_BY_CPU, TERMS(__VA_ARGS__)                        \
+	}
+#define BY_NODE(...)                                                                               \
+	{                                                                                          \
+		.kind = RECIPE_SUM, .by = RECIPE_BY_NODE, TERMS(__VA_ARGS__)                       \
+	}
+#define CLAMPED(...)                                                                               \
+	{                                                                                          \
+		.kind = RECIPE_CLAMPED, .by = RECIPE_BY_NODE, TERMS(__VA_ARGS__)                   \
+	}
+#define AGE(...)                                                                                   \
+	{                                                                                          \
+		.kind = RECIPE_AGE, TERMS(__VA_ARGS__)                                             \
+	}
+
+/* Counters have theirs by being on the list. What is missing is always 0: what the kernel has and we do not. */
+#define RECIPE_OF_COUNTER(name) [USLUB_STAT_##name] = BY_CPU(COUNTER(name)),
+#define RECIPE_OF_DERIVED(name)
+#define RECIPE_OF_ATTRIBUTE(name)
+#define RECIPE_OF_GAUGE(name)
+#define RECIPE_OF_FLAG(name)
+
+const struct recipe stat_recipes[USLUB_STAT_COUNT] = {
+#define USLUB_STAT(name, kind, help) RECIPE_OF_##kind(name)
 #include <uslub/stats.def>
 #undef USLUB_STAT
-	};
+	[USLUB_STAT_aliases] = SUM(CACHE(refcount), CONSTANT(-1)),
+	[USLUB_STAT_align] = SUM(CACHE(class.align)),
+	/* Of one CPU: unless it was closed, when the closer's CPU has them. */
+	[USLUB_STAT_alloc_fastpath] = BY_CPU(ALLOCS(main), COUNTER(allocs_folded)),
+	[USLUB_STAT_destroy_by_rcu] = SUM(CACHE(class.typesafe)),
+	[USLUB_STAT_free_fastpath] = SUM(ALLOCS(main), AVAIL(main), COUNTER(allocs_folded),
+					 COUNTER(jump, .factor = -1)),
+	[USLUB_STAT_free_rcu_sheaf] = SUM(AVAIL(rcu), COUNTER(rcu_jump, .factor = -1)),
+	[USLUB_STAT_hwcache_align] = SUM(CACHE(args.flags, .bits = 1)),
+	[USLUB_STAT_min_partial] = SUM(WORD(FIRST_NODE, struct node, min_partial)),
+	[USLUB_STAT_object_size] = SUM(CACHE(class.object_size)),
+	[USLUB_STAT_objects] = CLAMPED(NODES(total_objects), FREE(LISTED), FREE(PARKED)),
+	[USLUB_STAT_objects_partial] = CLAMPED(NODES(partial_objects), FREE(LISTED)),
+	[USLUB_STAT_objs_per_slab] = SUM(CACHE(class.objects)),
+	[USLUB_STAT_order] = SUM(CACHE(class.order)),
+	[USLUB_STAT_partial] = BY_NODE(NODES(nr_partial)),
+	[USLUB_STAT_remote_node_defrag_ratio] = SUM(CONSTANT(100)),
+	[USLUB_STAT_sheaf_capacity] = SUM(CACHE(capacity)),
+	[USLUB_STAT_slab_size] = SUM(CACHE(class.size)),
+	[USLUB_STAT_slabs] = BY_NODE(NODES(nr_slabs)),
+	[USLUB_STAT_total_objects] = BY_NODE(NODES(total_objects)),
+	[USLUB_STAT_barn_full] = BY_NODE(BARNS(nr_full)),
+	[USLUB_STAT_barn_empty] = BY_NODE(BARNS(nr_empty)),
+	[USLUB_STAT_cpu_objects] = BY_CPU(AVAIL(main), SLOTS(main, .use = RECIPE_SPARE)),
+	[USLUB_STAT_barn_objects] = BY_NODE(BARNS(nr_full, TIMES(capacity)),
+					    BARNS(partial, .use = RECIPE_FILL)),
+	[USLUB_STAT_parked] = BY_NODE(WORD(SHARDS, struct park_shard, count)),
+	[USLUB_STAT_stashed] = BY_CPU(WORD(STASHES, struct stash, word, .bits = STASH_COUNT_BITS)),
+	/* Those below the top one are full. */
+	[USLUB_STAT_stash_objects] = BY_CPU(
+		WORD(STASHES, struct stash, word, .bits = STASH_COUNT_BITS, TIMES(capacity)),
+		WORD(STASHES, struct stash, word, .use = RECIPE_ROOM, .shift = STASH_COUNT_BITS,
+		     .bits = STASH_COUNT_BITS - STASH_POINTER_SHIFT, .factor = -1)),
+	[USLUB_STAT_list_lock_alloc] = BY_NODE(NODES(list_lock.taken[LOCK_ALLOC])),
+	[USLUB_STAT_list_lock_free] = BY_NODE(NODES(list_lock.taken[LOCK_FREE])),
+	[USLUB_STAT_list_lock_other] = BY_NODE(NODES(list_lock.taken[LOCK_OTHER])),
+	[USLUB_STAT_list_lock_contended] = BY_NODE(NODES(list_lock.contended)),
+	[USLUB_STAT_list_lock_wait_ns] = BY_NODE(NODES(list_lock.waited)),
+	[USLUB_STAT_barn_lock] = BY_NODE(BARNS(lock.taken[LOCK_ALLOC]),
+					 BARNS(lock.taken[LOCK_FREE]),
+					 BARNS(lock.taken[LOCK_OTHER])),
+	[USLUB_STAT_barn_lock_contended] = BY_NODE(BARNS(lock.contended)),
+	[USLUB_STAT_barn_lock_wait_ns] = BY_NODE(BARNS(lock.waited)),
+	[USLUB_STAT_rcu_pending] = SUM(AVAIL(rcu), CACHE(rcu_queued)),
+	[USLUB_STAT_rcu_pending_bytes] = SUM(AVAIL(rcu, TIMES(class.size)),
+					     CACHE(rcu_queued, TIMES(class.size))),
+	[USLUB_STAT_rcu_oldest_ns] = AGE(CACHE(rcu_queued),
+					 WORD(DOMAIN, struct rcu_ages, batch_since),
+					 WORD(DOMAIN, struct rcu_ages, queued_since)),
+	[USLUB_STAT_rseq] = SUM(WORD(PROCESS, struct recipe_process, rseq)),
+};
 
-	return map[which];
+_Static_assert(USLUB_HWCACHE_ALIGN == 1, "the recipe of hwcache_align takes the lowest bit");
+_Static_assert(LOCK_SIDES == 3, "the recipe of barn_lock adds them up");
+
+/* ---- a cache of this process ---------------------------------------------------------------------- */
+
+static bool peek(const struct recipe_view *view, uint64_t address, struct recipe_sheaf *sheaf)
+{
+	struct uslub_sheaf head;
+
+	(void)view;
+	if (!plat_peek((const void *)(uintptr_t)address, &head, sizeof(head)))
+		return false;
+	*sheaf = (struct recipe_sheaf){ (uintptr_t)head.cache, head.capacity, head.fill };
+	return true;
+}
+
+static struct recipe_elements elements(const void *base, size_t stride, unsigned count,
+				       const uint64_t *used)
+{
+	return (struct recipe_elements){ base, (uint32_t)stride, count, used };
+}
+
+void stat_view(const struct uslub_cache *c, struct recipe_view *v)
+{
+	unsigned nodes = plat_nnodes();
+	const uint64_t *used = counters_used(counters(c));
+
+	*v = (struct recipe_view){ .self = (uintptr_t)c, .nodes = nodes, .peek = peek };
+#define ARRAY(name, ...) v->arrays[RECIPE_##name] = elements(__VA_ARGS__)
+	ARRAY(CACHE, c, sizeof(*c), 1, NULL);
+	ARRAY(SLOTS, c->pcs, sizeof(*c->pcs), c->nslots, used);
+	ARRAY(COUNTERS, counters(c)->words, counters(c)->stride * sizeof(uint64_t), c->nslots,
+	      used);
+	ARRAY(STASHES, c->stashes, sizeof(*c->stashes), c->nslots, used);
+	ARRAY(NODES, c->nodes, sizeof(*c->nodes), nodes, NULL);
+	ARRAY(FIRST_NODE, c->nodes, sizeof(*c->nodes), 1, NULL);
+	ARRAY(BARNS, c->barns, sizeof(*c->barns), nodes, NULL);
+	ARRAY(SHARDS, c->shards, sizeof(*c->shards), c->nshards * nodes, NULL);
+	ARRAY(DOMAIN, c->domain ? rcu_ages(c->domain) : NULL, sizeof(struct rcu_ages), 1, NULL);
+	v->process.rseq = plat_rseq_mode();
+	ARRAY(PROCESS, &v->process, sizeof(v->process), 1, NULL);
+#undef ARRAY
+}
+
+bool stat_has_recipe(const struct uslub_cache *c, enum uslub_stat which)
+{
+	return c->policy.partial_count != USLUB_POLICY_SCAN ||
+	       (which != USLUB_STAT_objects && which != USLUB_STAT_objects_partial);
+}
+
+/* Policy partial-count=scan: free objects are counted by a walk, when somebody asks. */
+static uint64_t walk(const struct uslub_cache *c, enum uslub_stat which)
+{
+	struct node_gauges gauges;
+	uint64_t sum = 0;
+
+	for (unsigned n = 0; n < plat_nnodes(); n++) {
+		node_gauges(&c->nodes[n], &gauges);
+		sum += which == USLUB_STAT_objects ? gauges.objects : gauges.objects_partial;
+	}
+	return sum;
 }
 
 int uslub_cache_stat(const struct uslub_cache *c, enum uslub_stat which, uint64_t *value)
 {
-	enum counter counter;
+	struct recipe_view view;
 
 	if (!c || !value || (unsigned)which >= USLUB_STAT_COUNT)
 		return -EINVAL;
-	counter = counter_of(which);
-	*value = counter < CTR_COUNT ? counters_sum(counters(c), counter) : computed(c, which);
+	if (!stat_has_recipe(c, which)) {
+		*value = walk(c, which);
+		return 0;
+	}
+	stat_view(c, &view);
+	if (stat_recipes[which].kind == RECIPE_AGE)
+		view.now = plat_now();
+	*value = recipe_value(&stat_recipes[which], &view);
 	return 0;
 }

@@ -76,6 +76,12 @@ void plat_purge(void *p, size_t size);	 /* give the pages back, keep the range; 
 void plat_huge(void *p, size_t size, bool allow);    /* may the kernel use huge pages here? */
 void plat_bind(void *p, size_t size, unsigned node); /* prefer memory of a node; may be denied */
 
+/*
+ * plat_peek - copy memory of this process that may not be there
+ * False where there is none, or where the system does not let a process do that.
+ */
+bool plat_peek(const void *from, void *to, size_t size);
+
 /* ---- time, waiting, threads ----------------------------------------------------------------------- */
 
 uint64_t plat_now(void);   /* nanoseconds, coarse is good enough [any] */

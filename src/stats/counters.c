@@ -9,9 +9,19 @@ void counters_layout(struct counters *c, unsigned nslots, unsigned nnodes)
 	c->stride = (unsigned)(align_up(bytes, (size_t)CACHE_LINE) / sizeof(uint64_t));
 }
 
+size_t counters_used_bytes(const struct counters *c)
+{
+	return align_up(c->nslots, (size_t)64) / 8;
+}
+
 size_t counters_bytes(const struct counters *c)
 {
-	return (size_t)c->nslots * c->stride * sizeof(uint64_t);
+	return (size_t)c->nslots * c->stride * sizeof(uint64_t) + counters_used_bytes(c);
+}
+
+void counters_use_slow(const struct counters *c, unsigned slot)
+{
+	plat_fetch_or(&counters_used(c)[slot / 64], 1ull << slot % 64);
 }
 
 /* A thread that is aborted again and again counts on a foreign slot, which takes atomic additions. */
@@ -21,9 +31,13 @@ void counters_add_slow(const struct counters *c, unsigned which, uint64_t n)
 
 	for (unsigned i = 0; i < SEQ_TRIES; i++) {
 		slot = plat_slot();
-		if (slot < c->nslots && seq_add(slot, counter_word(c, slot, which), n) == SEQ_DONE)
+		if (slot >= c->nslots)
+			continue;
+		counters_use(c, slot);
+		if (seq_add(slot, counter_word(c, slot, which), n) == SEQ_DONE)
 			return;
 	}
+	counters_use(c, c->nslots - 1);
 	plat_fetch_add(counter_word(c, c->nslots - 1, which), n);
 }
 
@@ -32,6 +46,7 @@ uint64_t counters_sum(const struct counters *c, unsigned which)
 	uint64_t sum = 0;
 
 	for (unsigned slot = 0; slot < c->nslots; slot++)
-		sum += plat_load(counter_word(c, slot, which));
+		if (counters_in_use(c, slot))
+			sum += plat_load(counter_word(c, slot, which));
 	return sum;
 }

@@ -39,6 +39,10 @@ enum node_counter {
 	NODE_COUNTERS
 };
 
+/*
+ * Behind the last slot's words lies one bit for every slot: whether it has ever been used. A reading looks
+ * at no others, so that its cost goes by the CPUs that are at work, not by those that there could be.
+ */
 struct counters {
 	uint64_t *words;
 	unsigned nslots;
@@ -48,6 +52,8 @@ struct counters {
 /* Says how large the words must be; they are the caller's to get, zeroed. */
 hidden void counters_layout(struct counters *c, unsigned nslots, unsigned nnodes);
 hidden size_t counters_bytes(const struct counters *c);
+hidden size_t counters_used_bytes(const struct counters *c); /* of the bits alone */
+hidden void counters_use_slow(const struct counters *c, unsigned slot);
 /* `which` is an enum counter or a counter_of_node(). */
 hidden void counters_add_slow(const struct counters *c, unsigned which, uint64_t n);
 hidden uint64_t counters_sum(const struct counters *c, unsigned which);
@@ -62,11 +68,28 @@ static inline uint64_t *counter_word(const struct counters *c, unsigned slot, un
 	return &c->words[(size_t)slot * c->stride + which];
 }
 
+static inline uint64_t *counters_used(const struct counters *c)
+{
+	return &c->words[(size_t)c->nslots * c->stride];
+}
+
+static inline bool counters_in_use(const struct counters *c, unsigned slot)
+{
+	return plat_load_quiet(&counters_used(c)[slot / 64]) >> slot % 64 & 1;
+}
+
+/* [any] There is, or will be, something in the slot: here, or of the cache's CPU. */
+static inline void counters_use(const struct counters *c, unsigned slot)
+{
+	if (unlikely(!counters_in_use(c, slot)))
+		counters_use_slow(c, slot);
+}
+
 /* [any] The thread was on this slot a moment ago. A negative n is given as its two's complement. */
 static inline void counters_add_at(const struct counters *c, unsigned slot, unsigned which,
 				   uint64_t n)
 {
-	if (unlikely(slot >= c->nslots ||
+	if (unlikely(slot >= c->nslots || !counters_in_use(c, slot) ||
 		     seq_add(slot, counter_word(c, slot, which), n) != SEQ_DONE))
 		counters_add_slow(c, which, n);
 }

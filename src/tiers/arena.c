@@ -21,6 +21,7 @@ static struct {
 	struct piece *pieces[CLASSES];
 	char *next;
 	size_t left;
+	size_t mapped; /* bytes; atomic */
 } arena = { .lock = { .rank = RANK_ARENA } };
 
 static unsigned class_of(size_t size)
@@ -33,12 +34,33 @@ static size_t mapping_of(size_t size)
 	return align_up(size, plat_page_size());
 }
 
+/* Memory of the system's, and back to it. */
+static void *map(size_t size)
+{
+	void *p = plat_map(size);
+
+	if (p)
+		plat_fetch_add(&arena.mapped, size);
+	return p;
+}
+
+static void unmap(void *p, size_t size)
+{
+	plat_fetch_sub(&arena.mapped, size);
+	plat_unmap(p, size);
+}
+
+const size_t *arena_mapped(void)
+{
+	return &arena.mapped;
+}
+
 static void *cut(size_t size)
 {
 	void *p;
 
 	if (arena.left < size) {
-		p = plat_map(CHUNK);
+		p = map(CHUNK);
 		if (!p)
 			return NULL;
 		/* What is left of the old chunk is too small for this size; forget it. */
@@ -57,7 +79,7 @@ void *arena_alloc(size_t size)
 	struct piece *p;
 
 	if (size >= LARGE)
-		return plat_map(mapping_of(size));
+		return map(mapping_of(size));
 	plat_lock(&arena.lock);
 	p = arena.pieces[class];
 	if (p)
@@ -79,7 +101,7 @@ void arena_free(void *p, size_t size)
 	if (!p)
 		return;
 	if (size >= LARGE) {
-		plat_unmap(p, mapping_of(size));
+		unmap(p, mapping_of(size));
 		return;
 	}
 	plat_lock(&arena.lock);

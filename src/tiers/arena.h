@@ -13,6 +13,7 @@
 /* Zeroed, aligned to cache lines; NULL when there is no memory. Untouched pages cost nothing. */
 hidden void *arena_alloc(size_t size);
 hidden void arena_free(void *p, size_t size); /* the size it was asked for */
+hidden const size_t *arena_mapped(void);      /* bytes, used or not */
 hidden struct plat_lock *arena_lock(void);    /* for fork */
 
 #endif /* USLUB_TIERS_ARENA_H */

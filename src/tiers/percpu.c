@@ -213,16 +213,3 @@ void pcs_child(struct pcs *pcs, unsigned nslots)
 			plat_raise_anew(&pcs[cpu].rcu_inflight);
 	}
 }
-
-void pcs_totals(const struct pcs *pcs, enum pcs_part part, unsigned nslots, struct pcs_totals *t)
-{
-	uint64_t w;
-
-	*t = (struct pcs_totals){ 0 };
-	for (unsigned cpu = 0; cpu < nslots; cpu++) {
-		w = plat_load(
-			&((const struct percpu_slot *)((const char *)&pcs[cpu] + part))->word);
-		t->allocs += word_allocs(w);
-		t->avail += word_avail(w);
-	}
-}

@@ -56,12 +56,4 @@ hidden void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, 
  */
 hidden void pcs_child(struct pcs *pcs, unsigned nslots);
 
-/* Sums over all slots; exact when quiet. */
-struct pcs_totals {
-	uint64_t allocs;
-	uint64_t avail;
-};
-hidden void pcs_totals(const struct pcs *pcs, enum pcs_part part, unsigned nslots,
-		       struct pcs_totals *t);
-
 #endif /* USLUB_TIERS_PERCPU_H */

@@ -82,12 +82,10 @@ struct segment {
 
 struct supply_node {
 	struct plat_lock lock;
+	struct supply_figures figures;
 	struct list free[MAX_ORDERS];
 	struct list segments;
-	unsigned nsegments;
-	size_t dirty;		/* pages in free runs that may have content */
-	size_t used;		/* pages */
-	size_t peak, last_peak; /* of used, in this second and in the one before */
+	size_t peak, last_peak; /* pages used, in this second and in the one before */
 	uint64_t peak_since;
 } cacheline;
 
@@ -148,13 +146,35 @@ struct page *supply_page_of(const void *p)
 	return &seg->pages[index & ~((1u << (order - 1)) - 1)];
 }
 
+const struct supply_figures *supply_figures(size_t *stride)
+{
+	*stride = sizeof(nodes[0]);
+	return &nodes[0].figures;
+}
+
+size_t supply_segment_overhead(void)
+{
+	return offsetof(struct segment, pages);
+}
+
+size_t supply_block_overhead(void)
+{
+	return sizeof(struct page) << supply_max_order();
+}
+
+/* Changes a figure that is read without the lock. */
+static void count(size_t *figure, size_t n)
+{
+	plat_store_quiet(figure, *figure + n);
+}
+
 /* ---- free runs; all under the node's lock --------------------------------------------------------- */
 
 static void run_link(struct supply_node *n, struct page *page)
 {
 	page->kind = PAGE_FREE;
 	if (page->dirty) {
-		n->dirty += (size_t)1 << page->order;
+		count(&n->figures.dirty, (size_t)1 << page->order);
 		list_add(&n->free[page->order], &page->link);
 	} else {
 		list_add_tail(&n->free[page->order], &page->link);
@@ -164,7 +184,7 @@ static void run_link(struct supply_node *n, struct page *page)
 static void run_unlink(struct supply_node *n, struct page *page)
 {
 	if (page->dirty)
-		n->dirty -= (size_t)1 << page->order;
+		count(&n->figures.dirty, -((size_t)1 << page->order));
 	list_del(&page->link);
 	page->kind = PAGE_BUSY;
 }
@@ -252,7 +272,7 @@ static bool segment_add(unsigned node)
 	plat_fetch_or(&ours[slot / 64], 1ull << slot % 64);
 	plat_lock(&n->lock);
 	list_add(&n->segments, &seg->link);
-	n->nsegments++;
+	count(&n->figures.segments, 1);
 	plat_unlock(&n->lock);
 	return true;
 }
@@ -287,6 +307,7 @@ static bool supply_grow(unsigned node)
 		page->index = (uint32_t)(page - seg->pages);
 		page->node = node;
 		page->dirty = 0;
+		count(&n->figures.blocks, 1);
 		run_link(n, page);
 	} else {
 		seg->committed--;
@@ -354,10 +375,11 @@ static void purge_one(struct supply_node *n, struct page *page)
 	}
 	page->kind = PAGE_NONE;
 	block->state = BLOCK_RESERVED;
-	if (--seg->committed || n->nsegments == 1)
+	count(&n->figures.blocks, (size_t)-1);
+	if (--seg->committed || n->figures.segments == 1)
 		return;
 	list_del(&seg->link);
-	n->nsegments--;
+	count(&n->figures.segments, (size_t)-1);
 	plat_unlock(&n->lock);
 	slot = (uintptr_t)seg >> SEGMENT_SHIFT;
 	plat_fetch_and(&ours[slot / 64], ~(1ull << slot % 64));
@@ -369,7 +391,7 @@ static void purge_down_to(struct supply_node *n, size_t pages)
 {
 	struct page *victim;
 
-	while (n->dirty > pages) {
+	while (n->figures.dirty > pages) {
 		victim = purge_victim(n);
 		if (!victim)
 			return;
@@ -412,8 +434,8 @@ static struct page *alloc_on(unsigned order, unsigned node, unsigned flags)
 	seg = segment_of(page);
 	block = block_of(seg, page);
 	block->used += 1u << order;
-	n->used += (size_t)1 << order;
-	n->peak = max(n->peak, n->used);
+	count(&n->figures.used, (size_t)1 << order);
+	n->peak = max(n->peak, n->figures.used);
 	page->kind = PAGE_USED;
 	memset(&seg->order_of[page->index], (int)order + 1, (size_t)1 << order);
 	memset(page->client, 0, sizeof(page->client));
@@ -452,12 +474,12 @@ static size_t reserve_pages(struct supply_node *n)
 
 	if (now - n->peak_since > PEAK_NS) {
 		n->last_peak = now - n->peak_since > 2 * PEAK_NS ? 0 : n->peak;
-		n->peak = n->used;
+		n->peak = n->figures.used;
 		n->peak_since = now;
 	}
 	swing = max(n->peak, n->last_peak);
 	swing = max(swing, RESERVE_LEAST >> plat_page_shift());
-	return min(swing, RESERVE_MOST >> plat_page_shift()) + n->used / RESERVE_PART;
+	return min(swing, RESERVE_MOST >> plat_page_shift()) + n->figures.used / RESERVE_PART;
 }
 
 void supply_free(struct page *page)
@@ -469,12 +491,12 @@ void supply_free(struct page *page)
 	plat_lock(&n->lock);
 	memset(&seg->order_of[page->index], 0, (size_t)1 << page->order);
 	block_of(seg, page)->used -= 1u << page->order;
-	n->used -= (size_t)1 << page->order;
+	count(&n->figures.used, -((size_t)1 << page->order));
 	page->dirty = 1;
 	run_join(n, page);
-	if (n->dirty > RESERVE_LEAST >> plat_page_shift()) {
+	if (n->figures.dirty > RESERVE_LEAST >> plat_page_shift()) {
 		reserve = reserve_pages(n);
-		if (n->dirty > reserve)
+		if (n->figures.dirty > reserve)
 			purge_down_to(n, reserve / 2);
 	}
 	plat_unlock(&n->lock);
@@ -484,9 +506,11 @@ void supply_usage(struct supply_usage *u)
 {
 	*u = (struct supply_usage){ 0 };
 	for (unsigned node = 0; node < plat_nnodes(); node++) {
-		u->used += nodes[node].used << plat_page_shift();
-		u->dirty += nodes[node].dirty << plat_page_shift();
-		u->segments += nodes[node].nsegments;
+		const struct supply_figures *figures = &nodes[node].figures;
+
+		u->used += plat_load_quiet(&figures->used) << plat_page_shift();
+		u->dirty += plat_load_quiet(&figures->dirty) << plat_page_shift();
+		u->segments += plat_load_quiet(&figures->segments);
 	}
 }
 

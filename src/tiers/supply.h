@@ -61,6 +61,22 @@ hidden void *page_address(const struct page *page);
  */
 hidden struct page *supply_page_of(const void *p);
 
+/*
+ * What a node's supply holds, in pages: a moment's view, changed under the lock and read without. Outside
+ * readers find it by supply_figures(), an array with an element for each node, `stride` bytes apart.
+ */
+struct supply_figures {
+	size_t used;
+	size_t dirty;  /* in free runs that may have content */
+	size_t blocks; /* committed ones */
+	size_t segments;
+};
+hidden const struct supply_figures *supply_figures(size_t *stride);
+
+/* Bytes of bookkeeping that a segment has, and a committed block of it. */
+hidden size_t supply_segment_overhead(void);
+hidden size_t supply_block_overhead(void);
+
 /* Bytes of memory held: in use, and free but not given back; a moment's view. */
 struct supply_usage {
 	uint64_t used;

@@ -23,7 +23,8 @@ static void test_layout(void **state)
 	begin();
 	unit_equal(c.stride * sizeof(uint64_t) % CACHE_LINE, 0);
 	assert_true(c.stride >= CTR_COUNT + 2 * NODE_COUNTERS);
-	unit_equal(counters_bytes(&c), c.nslots * c.stride * sizeof(uint64_t));
+	unit_equal(counters_bytes(&c),
+		   c.nslots * c.stride * sizeof(uint64_t) + counters_used_bytes(&c));
 	unit_equal(counter_of_node(0, 0), CTR_COUNT);
 	unit_equal(counter_of_node(1, 0), CTR_COUNT + NODE_COUNTERS);
 	for (unsigned slot = 0; slot < c.nslots; slot++) {

@@ -16,6 +16,10 @@
 #define plat_fetch_or(p, v)	 __atomic_fetch_or(p, v, __ATOMIC_ACQ_REL)
 #define plat_fetch_and(p, v)	 __atomic_fetch_and(p, v, __ATOMIC_ACQ_REL)
 
+/* Of what hardly ever changes, or is for onlookers only: machines that count what memory costs leave it out. */
+#define plat_load_quiet(p)     plat_load(p)
+#define plat_store_quiet(p, v) plat_store(p, v)
+
 #define plat_touch(p) ((void)(p))
 
 /* Orders everything before against everything after. */

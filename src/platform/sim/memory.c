@@ -84,6 +84,16 @@ static void clear(void *p, size_t size)
 	line_forget(p, size);
 }
 
+bool plat_peek(const void *from, void *to, size_t size)
+{
+	uint64_t offset = sim_offset(from);
+
+	if (offset >= used || used - offset < size)
+		return false;
+	memcpy(to, from, size);
+	return true;
+}
+
 void *plat_map(size_t size)
 {
 	size = align_up(size, (size_t)PAGE);

@@ -21,7 +21,9 @@ hidden void plat_touch(const void *object);
 		sim_access(p, SIM_READ);                                                           \
 		__atomic_load_n(p, __ATOMIC_RELAXED);                                              \
 	})
-#define plat_load_acquire(p) plat_load(p)
+#define plat_load_acquire(p)   plat_load(p)
+#define plat_load_quiet(p)     __atomic_load_n(p, __ATOMIC_RELAXED)
+#define plat_store_quiet(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 #define plat_store(p, v)                                                                           \
 	({                                                                                         \
 		__typeof__(*(p)) sim_value = (v);                                                  \
