@@ -255,6 +255,7 @@ struct uslub_cache *cache_create_locked(const char *name, size_t object_size,
 	open_fast_paths(c);
 	c->number = ++created;
 	list_add_tail(&registry, &c->link);
+	cache_tell(created, c);
 	return c;
 }
 
@@ -286,6 +287,7 @@ static struct uslub_cache *merge(const char *name, size_t size, const struct usl
 		copy_name(alias->name, name);
 		list_add(&c->aliases, &alias->link);
 		c->refcount++;
+		cache_tell(renamed, c);
 		return c;
 	}
 	return NULL;
@@ -330,6 +332,7 @@ static bool unmerge(struct uslub_cache *c)
 		alias = list_entry(c->aliases.next, struct alias, link);
 		list_del(&alias->link);
 		arena_free(alias, sizeof(*alias));
+		cache_tell(renamed, c);
 	}
 	plat_unlock(&registry_lock);
 	return shared;
@@ -356,6 +359,7 @@ int uslub_cache_destroy(struct uslub_cache *c)
 	}
 	plat_lock(&registry_lock);
 	list_del(&c->link);
+	cache_tell(gone, c);
 	plat_unlock(&registry_lock);
 	/* Slabs of a type-safe cache name their class until their grace period is over. */
 	if (c->class.typesafe)

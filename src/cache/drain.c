@@ -157,4 +157,5 @@ void cache_slow_step(struct uslub_cache *c)
 	plat_store(&c->slow_steps, step);
 	if (unlikely(step % IDLE_STEPS == 0))
 		look_at_one(c);
+	cache_tell(stepped, c);
 }

@@ -59,6 +59,7 @@ struct uslub_cache {
 	bool internal;		      /* its objects are sheaves */
 	bool dying;		      /* registry lock: being destroyed, not to be found */
 	char name[CACHE_NAME_MAX];
+	uint32_t watched; /* the watcher's */
 
 	struct plat_lock close_lock cacheline; /* one remote close at a time */
 	struct idle_seen *idle;		       /* per slot; under close_lock */
@@ -221,6 +222,28 @@ hidden bool stat_has_recipe(const struct uslub_cache *c, enum uslub_stat which);
 /* policy.c */
 hidden bool policy_resolve(const char *name, const struct uslub_policy *given,
 			   struct uslub_policy *out);
+
+/*
+ * Who wants to know what becomes of the caches, from a higher layer; set once, never unset. created() and
+ * gone() are called under the registry lock, renamed() as well: when a name has come or gone. stepped() is
+ * called from slow paths now and then, where waiting is allowed, child() in the child of a fork, when all locks
+ * are free again.
+ */
+struct cache_watcher {
+	void (*created)(struct uslub_cache *c);
+	void (*renamed)(struct uslub_cache *c);
+	void (*gone)(struct uslub_cache *c);
+	void (*stepped)(struct uslub_cache *c);
+	void (*child)(void);
+};
+hidden extern const struct cache_watcher *cache_watcher;
+
+#define cache_tell(event, ...)                                                                     \
+	do {                                                                                       \
+		const struct cache_watcher *watcher_ = plat_load_quiet(&cache_watcher);            \
+		if (unlikely(watcher_ != NULL))                                                    \
+			watcher_->event(__VA_ARGS__);                                              \
+	} while (0)
 
 /* registry.c */
 struct alias {

@@ -235,6 +235,7 @@ static void fork_child(void)
 	forks.busy = 0;
 	forks.under_way = NULL;
 	forks.urgent = NULL;
+	cache_tell(child);
 	plat_signals_restore(this_fork.signals);
 }
 

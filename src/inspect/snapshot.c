@@ -10,6 +10,7 @@
 #include <string.h>
 #include <uslub/uslub.h>
 #include "base/print.h"
+#include "base/utf8.h"
 #include "cache/internal.h"
 
 struct copy {
@@ -20,25 +21,6 @@ struct copy {
 static int sink(void *arg, const char *text, size_t len)
 {
 	return plat_write(*(int *)arg, text, len);
-}
-
-/* The length of the UTF-8 character that s begins with; 0 if it does not begin with one. */
-static unsigned utf8_length(const unsigned char *s)
-{
-	unsigned n = 0;
-
-	if (s[0] < 0x80)
-		n = 1;
-	else if (s[0] >= 0xc2 && s[0] < 0xf5)
-		n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-	for (unsigned i = 1; i < n; i++)
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	/* Not overlong, no surrogate, not beyond U+10FFFF. */
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] >= 0xa0) ||
-	    (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] >= 0x90))
-		return 0;
-	return n;
 }
 
 /* A name as a JSON string: names are the user's and may hold anything, UTF-8 or not. */

@@ -82,6 +82,29 @@ void plat_bind(void *p, size_t size, unsigned node); /* prefer memory of a node;
  */
 bool plat_peek(const void *from, void *to, size_t size);
 
+/*
+ * Memory that other programs of the same user may look at, and nobody else.
+ *
+ * plat_share_open  - make some, zeroed; @name is what it is called in /proc
+ * plat_share_adopt - use a descriptor of such memory that somebody else made for it; -EINVAL: it is not
+ *		      that. plat_share_drop() undoes it
+ * plat_share_renew - in the child of a fork: memory of its own in place of the parent's, at the same address,
+ *		      zeroed. Where that fails it is private, and nobody can look at it
+ *
+ * 0 or -errno; -ENOSYS where there are no other programs.
+ */
+struct plat_share {
+	void *memory;
+	size_t size;
+	const char *name;
+	int fd;
+	uint64_t dev, ino;
+};
+int plat_share_open(struct plat_share *s, const char *name, size_t size);
+int plat_share_adopt(struct plat_share *s, const char *name, size_t size, int fd);
+void plat_share_drop(struct plat_share *s);
+int plat_share_renew(struct plat_share *s);
+
 /* ---- time, waiting, threads ----------------------------------------------------------------------- */
 
 uint64_t plat_now(void);   /* nanoseconds, coarse is good enough [any] */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The evaluation of recipes. The theory of operation opens recipe.h. */
 #include <string.h>
-#include "base/sheaf.h"
 #include "platform/platform.h"
 #include "stats/recipe.h"
 

@@ -38,7 +38,8 @@ enum recipe_array {
 	RECIPE_SHARDS,
 	RECIPE_DOMAIN, /* ages of what waits for RCU; none without a flavor */
 	RECIPE_PROCESS,
-	RECIPE_SUPPLY, /* of each node, of all caches together */
+	RECIPE_SUPPLY, /* of each node, of all caches together, as the next */
+	RECIPE_ARENA,
 	RECIPE_ARRAYS
 };
 

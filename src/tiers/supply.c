@@ -152,6 +152,16 @@ const struct supply_figures *supply_figures(size_t *stride)
 	return &nodes[0].figures;
 }
 
+void supply_places(struct supply_places *places)
+{
+	*places = (struct supply_places){
+		.segments = ours,
+		.segment_bits = SLOTS,
+		.order_of = offsetof(struct segment, order_of),
+		.pages = offsetof(struct segment, pages),
+	};
+}
+
 size_t supply_segment_overhead(void)
 {
 	return offsetof(struct segment, pages);

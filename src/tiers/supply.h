@@ -73,6 +73,18 @@ struct supply_figures {
 };
 hidden const struct supply_figures *supply_figures(size_t *stride);
 
+/*
+ * Where onlookers find all runs: a bitmap with a bit for every aligned segment of the address space, and what
+ * lies where in a segment, in bytes.
+ */
+struct supply_places {
+	const uint64_t *segments;
+	size_t segment_bits;
+	size_t order_of; /* one byte for every page: 1 + the order of its used run, or 0 */
+	size_t pages;	 /* descriptors */
+};
+hidden void supply_places(struct supply_places *places);
+
 /* Bytes of bookkeeping that a segment has, and a committed block of it. */
 hidden size_t supply_segment_overhead(void);
 hidden size_t supply_block_overhead(void);

@@ -94,6 +94,32 @@ bool plat_peek(const void *from, void *to, size_t size)
 	return true;
 }
 
+/* Nobody else is on the machine. */
+int plat_share_open(struct plat_share *s, const char *name, size_t size)
+{
+	(void)s;
+	(void)name;
+	(void)size;
+	return -ENOSYS;
+}
+
+int plat_share_adopt(struct plat_share *s, const char *name, size_t size, int fd)
+{
+	(void)fd;
+	return plat_share_open(s, name, size);
+}
+
+void plat_share_drop(struct plat_share *s)
+{
+	(void)s;
+}
+
+int plat_share_renew(struct plat_share *s)
+{
+	(void)s;
+	return -ENOSYS;
+}
+
 void *plat_map(size_t size)
 {
 	size = align_up(size, (size_t)PAGE);
