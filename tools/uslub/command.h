@@ -11,5 +11,6 @@
 int command_bench(int argc, char **argv);
 int command_bench_worker(int argc, char **argv);
 int command_sim(int argc, char **argv);
+int command_snapshot(int argc, char **argv);
 
 #endif /* TOOLS_COMMAND_H */

@@ -23,6 +23,8 @@ static const struct command commands[] = {
 	{ "bench", "measure workloads under policies, or on several allocators", command_bench },
 	{ "bench-worker", NULL, command_bench_worker },
 	{ "sim", "run workloads on a simulated machine of up to 384 CPUs", command_sim },
+	{ "snapshot", "write the statistics of a process or of the kernel to a file",
+	  command_snapshot },
 };
 
 static const struct command *find_command(const char *name)

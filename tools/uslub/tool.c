@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include "tool.h"
@@ -106,4 +108,59 @@ int tool_print_out(const char *text, size_t size)
 		return 0;
 	tool_error("cannot write to standard output: %s", strerror(errno));
 	return -1;
+}
+
+static int write_all(int fd, const char *text, size_t size)
+{
+	while (size) {
+		ssize_t n = write(fd, text, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		text += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Opens what is written to first: a new file beside the real one, or what is there and is no file. */
+static int open_output(const char *path, char **temporary)
+{
+	struct stat st;
+	mode_t mask;
+	int fd;
+
+	*temporary = NULL;
+	if (!stat(path, &st) && !S_ISREG(st.st_mode))
+		return open(path, O_WRONLY | O_CLOEXEC);
+	*temporary = tool_format("%s.XXXXXX", path);
+	fd = mkostemp(*temporary, O_CLOEXEC);
+	if (fd < 0)
+		return fd;
+	mask = umask(0);
+	umask(mask);
+	fchmod(fd, 0666 & ~mask);
+	return fd;
+}
+
+int tool_write_file(const char *path, const char *text, size_t size)
+{
+	char *temporary;
+	int fd = open_output(path, &temporary), error = -1;
+
+	if (fd >= 0)
+		error = write_all(fd, text, size);
+	if (fd >= 0 && close(fd))
+		error = -1;
+	if (!error && temporary)
+		error = rename(temporary, path);
+	if (error) {
+		tool_error("cannot write %s: %s", path, strerror(errno));
+		if (fd >= 0 && temporary)
+			unlink(temporary);
+	}
+	free(temporary);
+	return error;
 }

@@ -68,4 +68,15 @@ bool tool_colour(FILE *file);
  */
 int tool_print_out(const char *text, size_t size);
 
+/*
+ * tool_write_file - write a finished text to a file
+ * @path: its name
+ * @text: the text
+ * @size: its length in bytes
+ *
+ * A file appears, or is replaced, when all of it has been written, and is left as it was when that fails. What
+ * is not a file, such as a terminal or a pipe, is written to as it is. Returns 0, or -1 after a message.
+ */
+int tool_write_file(const char *path, const char *text, size_t size);
+
 #endif /* TOOLS_TOOL_H */
