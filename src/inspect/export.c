@@ -83,6 +83,17 @@ static void copy_values(const struct uslub_cache *c, struct export_cache *e)
 	plat_store(&e->copied, view.now);
 }
 
+static void copy_figures(void)
+{
+	struct figure_entry figures[FIGURE_COUNT];
+	struct recipe_view view;
+
+	figures_get(figures);
+	figures_view(&view);
+	for (unsigned i = 0; i < FIGURE_COUNT; i++)
+		plat_store(&header()->figure_values[i], recipe_value(&figures[i].recipe, &view));
+}
+
 static bool ours(void)
 {
 	return header()->pid == plat_pid();
@@ -223,6 +234,7 @@ static void stepped(struct uslub_cache *c)
 		return;
 	copy_values(c, e);
 	entry_end(e);
+	copy_figures();
 }
 
 static void copy_last(struct uslub_cache *c, void *arg)
@@ -246,6 +258,7 @@ __attribute__((destructor)) static void finish(void)
 		return;
 	while ((number = registry_next(number, copy_last, NULL)))
 		;
+	copy_figures();
 	header()->ended = plat_now();
 	plat_store_release(&header()->state, EXPORT_ENDED);
 }
@@ -303,6 +316,7 @@ static void fill_map(struct export_map *m)
 }
 
 _Static_assert(USLUB_STAT_COUNT <= EXPORT_STATS_MAX, "an entry has room for all statistics");
+_Static_assert(FIGURE_COUNT <= EXPORT_FIGURES_MAX, "as has the header for all figures");
 _Static_assert(CACHE_NAME_MAX <= EXPORT_NAME_MAX, "and for a name");
 
 /* All but the pid, which was the claim. */

@@ -31,8 +31,9 @@
 /* Grows when a reader of the earlier one could not understand the later one. */
 #define EXPORT_VERSION 1u
 
-#define EXPORT_STATS_MAX 192u
-#define EXPORT_NAME_MAX	 64u
+#define EXPORT_STATS_MAX   192u
+#define EXPORT_NAME_MAX	   64u
+#define EXPORT_FIGURES_MAX 16u
 
 enum export_state {
 	EXPORT_MAKING,
@@ -110,6 +111,7 @@ struct export_header {
 	uint64_t ended; /* time of the end, by CLOCK_MONOTONIC */
 	struct export_map map;
 	struct export_elements elements[RECIPE_ARRAYS]; /* of the figures */
+	uint64_t figure_values[EXPORT_FIGURES_MAX];	/* copied with those of some cache */
 };
 
 /* @flags of an entry */

@@ -12,6 +12,7 @@
 #include "base/print.h"
 #include "base/utf8.h"
 #include "cache/internal.h"
+#include "inspect/figures.h"
 
 struct copy {
 	char name[CACHE_NAME_MAX];
@@ -65,6 +66,18 @@ static void print_cache(struct printer *p, const struct copy *copy, bool first)
 	print_format(p, "}}");
 }
 
+static void print_figures(struct printer *p)
+{
+	struct figure_entry figures[FIGURE_COUNT];
+	struct recipe_view view;
+
+	figures_get(figures);
+	figures_view(&view);
+	for (unsigned i = 0; i < FIGURE_COUNT; i++)
+		print_format(p, ",\"%s\":%lu", figures[i].name,
+			     (unsigned long)recipe_value(&figures[i].recipe, &view));
+}
+
 int uslub_snapshot_write(int fd)
 {
 	char buf[1024];
@@ -75,10 +88,11 @@ int uslub_snapshot_write(int fd)
 
 	print_format(&p,
 		     "{\"format\":\"uslub-snapshot\",\"version\":1,\"source\":\"process\","
-		     "\"host\":{\"pid\":%u,\"cpus\":%u,\"nodes\":%u,\"page_size\":%zu,\"rseq\":%s},"
-		     "\"caches\":[",
+		     "\"host\":{\"pid\":%u,\"cpus\":%u,\"nodes\":%u,\"page_size\":%zu,\"rseq\":%s",
 		     plat_pid(), plat_ncpu(), plat_nnodes(), plat_page_size(),
 		     plat_rseq_mode() ? "true" : "false");
+	print_figures(&p);
+	print_format(&p, "},\"caches\":[");
 	while (!p.error && (number = registry_next(number, copy_cache, &copy))) {
 		print_cache(&p, &copy, first);
 		first = false;

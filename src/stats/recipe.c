@@ -104,6 +104,12 @@ static uint64_t scaled(const struct recipe_term *t, const struct recipe_view *v,
 	return t->factor ? sum * (uint64_t)(int64_t)t->factor : sum;
 }
 
+/* Sums whose words were not read at one moment may come out below 0. */
+static uint64_t not_negative(uint64_t sum)
+{
+	return (int64_t)sum < 0 ? 0 : sum;
+}
+
 static unsigned terms_of(const struct recipe *r)
 {
 	return min(r->nterms, RECIPE_TERMS);
@@ -147,12 +153,8 @@ uint64_t recipe_node(const struct recipe *r, const struct recipe_view *v, unsign
 		if (!i)
 			most = sum;
 	}
-	if (r->kind != RECIPE_CLAMPED)
-		return sum;
-	/* While threads count, less may be free than none, or more than all. */
-	if ((int64_t)sum < 0)
-		return 0;
-	return min(sum, most);
+	sum = not_negative(sum);
+	return r->kind == RECIPE_CLAMPED ? min(sum, most) : sum;
 }
 
 uint64_t recipe_cpu(const struct recipe *r, const struct recipe_view *v, unsigned slot)
@@ -163,7 +165,7 @@ uint64_t recipe_cpu(const struct recipe *r, const struct recipe_view *v, unsigne
 		if (per_slot(&r->terms[i]))
 			sum += scaled(&r->terms[i], v,
 				      term_sum(&r->terms[i], v, slot, slot + 1, 0));
-	return sum;
+	return not_negative(sum);
 }
 
 static uint64_t age(const struct recipe *r, const struct recipe_view *v)
@@ -190,5 +192,5 @@ uint64_t recipe_value(const struct recipe *r, const struct recipe_view *v)
 	}
 	for (unsigned i = 0; i < terms_of(r) && r->kind == RECIPE_SUM; i++)
 		sum += scaled(&r->terms[i], v, term_sum(&r->terms[i], v, 0, ALL, 0));
-	return sum;
+	return not_negative(sum);
 }

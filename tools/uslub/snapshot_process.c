@@ -16,25 +16,19 @@ static bool absent(const struct export_cache *entry, unsigned stat)
 	return stat < EXPORT_STATS_MAX && entry->absent[stat / 64] >> stat % 64 & 1;
 }
 
-/* A difference of sums that were not read at one moment may come out below 0. */
-static double number(uint64_t value)
-{
-	return (int64_t)value < 0 ? 0 : (double)value;
-}
-
 static void add_parts(const struct recipe *recipe, const struct export_view *v,
 		      struct snapshot_value *value)
 {
 	const struct recipe_elements *slots = &v->view.arrays[RECIPE_COUNTERS];
 
 	for (unsigned n = 0; recipe->by & RECIPE_BY_NODE && n < v->view.nodes; n++) {
-		double part = number(recipe_node(recipe, &v->view, n));
+		double part = (double)recipe_node(recipe, &v->view, n);
 
 		if (part)
 			snapshot_parts_add(&value->nodes, n, part);
 	}
 	for (unsigned cpu = 0; recipe->by & RECIPE_BY_CPU && cpu < slots->count; cpu++) {
-		double part = number(recipe_cpu(recipe, &v->view, cpu));
+		double part = (double)recipe_cpu(recipe, &v->view, cpu);
 
 		if (part)
 			snapshot_parts_add(&value->cpus, cpu, part);
@@ -51,7 +45,7 @@ static void add_values(struct snapshot_cache *c, const struct export_reader *r,
 		if (absent(entry, i))
 			continue;
 		value = snapshot_cache_add(c, stat->name,
-					   number(recipe_value(&stat->recipe, &v->view)));
+					   (double)recipe_value(&stat->recipe, &v->view));
 		add_parts(&stat->recipe, v, value);
 	}
 }
@@ -76,7 +70,7 @@ static void add_copies(struct snapshot_cache *c, const struct export_reader *r,
 	c->age_ns = age(r, entry);
 	for (unsigned i = 0; i < r->header.stats && i < EXPORT_STATS_MAX; i++) {
 		if (!absent(entry, i))
-			snapshot_cache_add(c, r->stats[i].name, number(entry->values[i]));
+			snapshot_cache_add(c, r->stats[i].name, (double)entry->values[i]);
 	}
 }
 
@@ -152,6 +146,7 @@ static void add_facts(struct export_reader *r, struct snapshot *s)
 {
 	const struct export_header *h = &r->header;
 	struct export_view v;
+	bool readable;
 
 	snapshot_set_number(s, "pid", r->pid ? r->pid : (int)h->pid);
 	if (r->pid)
@@ -162,13 +157,13 @@ static void add_facts(struct export_reader *r, struct snapshot *s)
 	snapshot_set_flag(s, "rseq", h->rseq);
 	if (r->pid)
 		snapshot_set_number(s, "rss", resident_bytes(r->pid));
-	if (export_view_figures(r, &v)) {
-		for (unsigned i = 0; i < h->figures; i++) {
-			const struct export_stat *figure = &r->stats[h->stats + i];
+	readable = export_view_figures(r, &v);
+	for (unsigned i = 0; i < h->figures && i < EXPORT_FIGURES_MAX; i++) {
+		const struct export_stat *figure = &r->stats[h->stats + i];
 
-			snapshot_set_number(s, figure->name,
-					    number(recipe_value(&figure->recipe, &v.view)));
-		}
+		snapshot_set_number(s, figure->name,
+				    (double)(readable ? recipe_value(&figure->recipe, &v.view)
+						      : h->figure_values[i]));
 	}
 	export_view_free(&v);
 }
