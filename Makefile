@@ -9,7 +9,7 @@ DESTDIR ?=
 configure_and_build = scripts/build $(BUILD) $(if $(PREFIX),--prefix=$(abspath $(PREFIX)))
 
 all: ## build the library and the program in build/ (what `make` alone does)
-	@scripts/deps build
+	@scripts/deps build --optional probes
 	@$(configure_and_build)
 
 help: ## list these targets
@@ -17,20 +17,20 @@ help: ## list these targets
 	@echo "Variables: PREFIX, DESTDIR (install); BUILD (build directory); CC, CFLAGS, JOBS"
 
 demo: ## a before/after measurement in about a minute, with a plot
-	@scripts/deps build demo
+	@scripts/deps build demo --optional probes
 	@$(configure_and_build)
 	@scripts/demo $(BUILD)
 
 check: ## all tests: gcc, clang, sanitizers, valgrind, aarch64, style
-	@scripts/deps build --optional check
+	@scripts/deps build --optional probes check
 	@scripts/check
 
 check-long: ## check, then the stress tests again for an hour
-	@scripts/deps build --optional check check-long
+	@scripts/deps build --optional probes check check-long
 	@scripts/check --long
 
 bench: ## measure every workload and compare allocators
-	@scripts/deps build demo --optional check
+	@scripts/deps build demo --optional probes check
 	@$(configure_and_build)
 	@scripts/bench $(BUILD)
 

@@ -100,6 +100,7 @@ static always_inline enum seq_result pop_or_flip(struct uslub_cache *c, unsigned
 static struct uslub_sheaf *obtain_full(struct uslub_cache *c, unsigned cpu, unsigned flags)
 {
 	struct uslub_sheaf *spare = NULL, *full;
+	struct barn *barn = local_barn(c);
 
 	seq_take_other(cpu, main_slot(c, cpu), &spare);
 	if (spare && spare->fill)
@@ -110,14 +111,12 @@ static struct uslub_sheaf *obtain_full(struct uslub_cache *c, unsigned cpu, unsi
 			stash_put_emptied(c, cpu, spare, flags);
 		return full;
 	}
-	full = barn_replace_empty(local_barn(c), spare, false);
+	full = barn_replace_empty(barn, spare, false);
 	if (!full && !(flags & USLUB_NOWAIT) && rcu_feed_barn(c))
-		full = barn_replace_empty(local_barn(c), spare, false);
-	if (full) {
-		count(counters(c), CTR_barn_get);
+		full = barn_replace_empty(barn, spare, false);
+	note_barn_get(c, barn, full);
+	if (full)
 		return full;
-	}
-	count(counters(c), CTR_barn_get_fail);
 	if (!spare)
 		spare = sheaf_get_empty(c, flags);
 	if (!spare)
@@ -127,7 +126,7 @@ static struct uslub_sheaf *obtain_full(struct uslub_cache *c, unsigned cpu, unsi
 		cache_slow_step(c);
 	if (spare->fill)
 		return spare;
-	sheaf_put_empty(c, local_barn(c), spare, 0);
+	sheaf_put_empty(c, barn, spare, 0);
 	return NULL;
 }
 
@@ -268,11 +267,9 @@ static struct uslub_sheaf *replace_full(struct uslub_cache *c, struct uslub_shea
 		if (empty)
 			barn_put_full(barn, full, true, false);
 	}
-	if (empty) {
-		count(counters(c), CTR_barn_put);
+	note_barn_put(c, barn, empty);
+	if (empty)
 		return empty;
-	}
-	count(counters(c), CTR_barn_put_fail);
 	sheaf_flush(c, full, 0);
 	cache_slow_step(c);
 	return full;
@@ -342,6 +339,7 @@ static unsigned bulk_from_sheaves(struct uslub_cache *c, unsigned flags, unsigne
 	struct uslub_sheaf *full;
 	enum seq_result result;
 	unsigned got = 0, k, cpu;
+	struct barn *barn;
 
 	for (unsigned failures = 0; got < n && failures < ROUNDS;) {
 		cpu = plat_slot();
@@ -361,10 +359,9 @@ static unsigned bulk_from_sheaves(struct uslub_cache *c, unsigned flags, unsigne
 			continue;
 		full = flags & USLUB_NOLOCK ? NULL : stash_get(c, cpu, flags);
 		if (!full) {
-			full = flags & USLUB_NOLOCK
-				       ? NULL
-				       : barn_replace_empty(local_barn(c), NULL, false);
-			count(counters(c), full ? CTR_barn_get : CTR_barn_get_fail);
+			barn = local_barn(c);
+			full = flags & USLUB_NOLOCK ? NULL : barn_replace_empty(barn, NULL, false);
+			note_barn_get(c, barn, full);
 		}
 		if (!full)
 			break;
@@ -409,6 +406,7 @@ static unsigned bulk_to_sheaves(struct uslub_cache *c, unsigned n, void **object
 	enum seq_result result;
 	enum barn_refusal why;
 	unsigned put = 0, k, cpu;
+	struct barn *barn;
 
 	for (unsigned failures = 0; put < n && failures < ROUNDS;) {
 		cpu = plat_slot();
@@ -427,14 +425,15 @@ static unsigned bulk_to_sheaves(struct uslub_cache *c, unsigned n, void **object
 		if (result == SEQ_AGAIN || slot_closed(main_slot(c, cpu)))
 			continue;
 		seq_take_other(cpu, main_slot(c, cpu), &spare);
+		barn = local_barn(c);
 		if (!spare)
-			empty = barn_get_empty(local_barn(c), false);
+			empty = barn_get_empty(barn, false);
 		else if (sheaf_room(spare))
 			empty = spare;
 		else
-			empty = barn_replace_full(local_barn(c), spare, false, &why);
+			empty = barn_replace_full(barn, spare, false, &why);
 		if (spare && spare != empty)
-			count(counters(c), empty ? CTR_barn_put : CTR_barn_put_fail);
+			note_barn_put(c, barn, empty);
 		if (!empty) {
 			if (spare && slot_give(c, cpu, main_slot(c, cpu), spare) != SEQ_DONE)
 				sheaf_put_any(c, spare);

@@ -16,12 +16,17 @@
 #define IDLE_STEPS 64
 #define IDLE_NS	   1000000000ull
 
+static unsigned fill_of(const struct uslub_sheaf *s)
+{
+	return s ? s->fill : 0;
+}
+
 static void main_taken(void *arg, unsigned cpu, const struct pcs_contents *contents)
 {
 	struct uslub_cache *c = arg;
 
-	(void)cpu;
 	count(counters(c), CTR_cpu_drain);
+	probe(drain, c->name, cpu, fill_of(contents->sheaf[0]) + fill_of(contents->sheaf[1]));
 	counters_add(counters(c), CTR_allocs_folded, contents->allocs);
 	counters_add(counters(c), CTR_jump, -(uint64_t)contents->avail);
 	for (unsigned i = 0; i < 2; i++)

@@ -81,6 +81,29 @@ static inline struct barn *local_barn(struct uslub_cache *c)
 	return &c->barns[plat_this_node()];
 }
 
+/* A full sheaf came out of the barn, or there was none; one went into it, or was refused. */
+static inline void note_barn_get(const struct uslub_cache *c, const struct barn *b, bool got)
+{
+	unsigned node = (unsigned)(b - c->barns);
+
+	count(counters(c), got ? CTR_barn_get : CTR_barn_get_fail);
+	if (got)
+		probe(barn_get, c->name, node, c->capacity);
+	else
+		probe(barn_get_fail, c->name, node);
+}
+
+static inline void note_barn_put(const struct uslub_cache *c, const struct barn *b, bool put)
+{
+	unsigned node = (unsigned)(b - c->barns);
+
+	count(counters(c), put ? CTR_barn_put : CTR_barn_put_fail);
+	if (put)
+		probe(barn_put, c->name, node, c->capacity);
+	else
+		probe(barn_put_fail, c->name, node, c->capacity);
+}
+
 static inline struct percpu_slot *main_slot(struct uslub_cache *c, unsigned cpu)
 {
 	return pcs_slot(c->pcs, cpu, PCS_MAIN);

@@ -57,14 +57,15 @@ static struct uslub_sheaf *prefill_oversize(struct uslub_cache *c, unsigned flag
 /* No spare: one of the CPU's own, any sheaf of the barn, or a new one. */
 static struct uslub_sheaf *borrow(struct uslub_cache *c, unsigned flags)
 {
+	struct barn *barn = local_barn(c);
 	struct uslub_sheaf *s;
 
 	count(counters(c), CTR_sheaf_prefill_slow);
 	s = stash_get(c, plat_slot(), flags);
 	if (s)
 		return s;
-	s = barn_get_any(local_barn(c), flags & USLUB_NOLOCK);
-	count(counters(c), s && s->fill ? CTR_barn_get : CTR_barn_get_fail);
+	s = barn_get_any(barn, flags & USLUB_NOLOCK);
+	note_barn_get(c, barn, s && s->fill);
 	return s ? s : sheaf_new(c, flags);
 }
 
@@ -72,6 +73,7 @@ static struct uslub_sheaf *borrow(struct uslub_cache *c, unsigned flags)
 static bool top_up(struct uslub_cache *c, struct uslub_sheaf **sheaf, unsigned n, unsigned flags)
 {
 	struct uslub_sheaf *full = NULL;
+	struct barn *barn;
 	bool merged;
 
 	if ((*sheaf)->fill >= n)
@@ -80,8 +82,12 @@ static bool top_up(struct uslub_cache *c, struct uslub_sheaf **sheaf, unsigned n
 	if ((*sheaf)->fill >= n)
 		return true;
 	if (c->prefill_barn) {
-		full = barn_replace_partial(local_barn(c), *sheaf, flags & USLUB_NOLOCK, &merged);
-		count(counters(c), full ? CTR_barn_get : CTR_barn_prefill_miss);
+		barn = local_barn(c);
+		full = barn_replace_partial(barn, *sheaf, flags & USLUB_NOLOCK, &merged);
+		if (full)
+			note_barn_get(c, barn, true);
+		else
+			count(counters(c), CTR_barn_prefill_miss);
 	}
 	if (full) {
 		if (merged)
@@ -194,7 +200,7 @@ static noinline void return_slow(struct uslub_cache *c, unsigned flags, struct u
 	count(counters(c), CTR_sheaf_return_slow);
 	if (plat_load(&barn->nr_full) < barn->max_full && sheaf_refill(c, s, c->capacity, flags) &&
 	    barn_put_full(barn, s, true, flags & USLUB_NOLOCK)) {
-		count(counters(c), CTR_barn_put);
+		note_barn_put(c, barn, true);
 		return;
 	}
 	sheaf_discard(c, s, flags);

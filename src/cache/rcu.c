@@ -408,14 +408,17 @@ static void grace_period(struct rcu_domain *d)
 	plat_unlock(&d->grace_lock);
 }
 
-/* Under batch_lock: matured sheaves to the stashes of their CPUs, as far as those take them. */
-static void hand_out(struct rcu_domain *d)
+/*
+ * Under batch_lock: matured sheaves to the stashes of their CPUs, as far as those take them. Returns how many
+ * there were.
+ */
+static unsigned hand_out(struct rcu_domain *d)
 {
 	struct uslub_sheaf **link = &d->batch, *s, *next;
 	struct uslub_cache *c;
-	unsigned fill;
+	unsigned fill, n = 0;
 
-	while ((s = *link)) {
+	for (; (s = *link); n++) {
 		/* Once it is kept it is another's, who may use it up and queue it again. */
 		c = s->cache;
 		next = s->next;
@@ -428,19 +431,22 @@ static void hand_out(struct rcu_domain *d)
 			link = &s->next;
 		}
 	}
+	return n;
 }
 
 /* First half of a round: what is queued matures. Returns the number to publish at its end. */
 static uint64_t mature(struct rcu_domain *d)
 {
 	uint64_t asked = plat_load_acquire(&d->asked);
+	unsigned sheaves;
 
 	if (take_queue(d)) {
 		grace_period(d);
 		plat_lock(&d->batch_lock);
-		hand_out(d);
+		sheaves = hand_out(d);
 		plat_store(&d->matured, true);
 		plat_unlock(&d->batch_lock);
+		probe(grace, sheaves, plat_load(&d->batch_since));
 	}
 	return asked;
 }

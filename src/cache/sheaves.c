@@ -72,18 +72,20 @@ void sheaf_flush(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
 {
 	nodes_flush(c->nodes, s->objects, s->fill, node_flags(flags));
 	counters_add(counters(c), CTR_sheaf_flush, s->fill);
+	probe(flush, c->name, s->fill);
 	s->fill = 0;
 }
 
 bool sheaf_refill(struct uslub_cache *c, struct uslub_sheaf *s, unsigned n, unsigned flags)
 {
-	unsigned got;
+	unsigned node = plat_this_node(), want, got;
 
 	if (s->fill >= n)
 		return true;
-	got = nodes_refill(c->nodes, plat_this_node(), s->objects + s->fill, n - s->fill,
-			   node_flags(flags));
+	want = n - s->fill;
+	got = nodes_refill(c->nodes, node, s->objects + s->fill, want, node_flags(flags));
 	counters_add(counters(c), CTR_sheaf_refill, got);
+	probe(refill, c->name, node, want, got);
 	s->fill += got;
 	return s->fill >= n;
 }
@@ -103,10 +105,10 @@ void sheaf_dissolve(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s
 void sheaf_put_full(struct uslub_cache *c, struct barn *b, struct uslub_sheaf *s, unsigned flags)
 {
 	if (barn_put_full(b, s, false, flags & USLUB_NOLOCK)) {
-		count(counters(c), CTR_barn_put);
+		note_barn_put(c, b, true);
 		return;
 	}
-	count(counters(c), CTR_barn_put_fail);
+	note_barn_put(c, b, false);
 	sheaf_dissolve(c, b, s, flags);
 }
 
@@ -121,7 +123,7 @@ void sheaf_put_any(struct uslub_cache *c, struct uslub_sheaf *s)
 			count(counters(c), CTR_barn_merge);
 	} else {
 		barn_put_full(barn, s, true, false);
-		count(counters(c), CTR_barn_put);
+		note_barn_put(c, barn, true);
 	}
 }
 

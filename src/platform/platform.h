@@ -7,7 +7,7 @@
  * the real one. Hot operations are inline functions and macros of plat_atomic.h, plat_lock.h and
  * plat_percpu.h; cold ones are the functions declared here. plat_touch(p), among the atomics, says to
  * machines that count what memory costs that the core is about to reach into a free object, which another
- * CPU may have used last; elsewhere it is nothing.
+ * CPU may have used last; elsewhere it is nothing. Trace points are told in probe.h.
  *
  * Rules for every operation, unless its comment says otherwise:
  *  - int results are 0 or -errno; pointer results are NULL on failure; errno itself is never touched;
@@ -21,6 +21,7 @@
 #include "base/base.h"
 #include "platform/percpu.h" /* what the sequences do; the layout they work on */
 #include "platform/point.h"
+#include "platform/probe.h"
 #include "platform/rank.h"
 #include "plat_atomic.h"
 #include "plat_lock.h"

@@ -204,6 +204,7 @@ static unsigned list_shard(struct node *n, struct park_shard *shard, struct slab
 	while ((slab = park_take(shard)))
 		for (; slab; slab = next) {
 			next = slab->next;
+			probe(unpark, n->class->name, n->id, slab->base);
 			listed += list_held(n, slab, discarded);
 			gone++;
 		}
@@ -308,6 +309,7 @@ static bool list_with_shard(struct node *n, struct slab *slab, struct park_shard
 static void park(struct node *n, struct slab *slab, unsigned flags)
 {
 	struct park_shard *shard = own_shard(n);
+	const void *base = slab->base; /* another's, once it is parked */
 
 	plat_point(POINT_FREED);
 	if (!park_push(&n->park, shard, slab, false)) {
@@ -316,6 +318,7 @@ static void park(struct node *n, struct slab *slab, unsigned flags)
 		park_push(&n->park, shard, slab, true);
 	}
 	count(counters_of(n), CTR_park);
+	probe(park, n->class->name, n->id, base);
 }
 
 /* Is an empty parked slab one too many? Listed slabs count for as much as parked empty ones. */
@@ -365,8 +368,10 @@ static void discard_parked(struct node *n, struct park_shard *shard)
 		park_put_back(shard, young);
 	if (old)
 		park_put_back(shard, old);
-	for (struct slab *slab = discarded; slab; slab = slab->next)
+	for (struct slab *slab = discarded; slab; slab = slab->next) {
+		probe(unpark, n->class->name, n->id, slab->base);
 		gone++;
+	}
 	if (!gone)
 		return;
 	park_gone(shard, gone);
@@ -666,10 +671,12 @@ static unsigned refill_from_shard(struct node *n, struct park_shard *shard, void
 	for (; slab && got < want; slab = next) {
 		next = slab->next;
 		take = want - got;
-		if (take_some(n, slab, objects + got, &take))
+		if (take_some(n, slab, objects + got, &take)) {
 			park_again(shard, slab);
-		else
+		} else {
+			probe(unpark, n->class->name, n->id, slab->base);
 			gone++;
+		}
 		got += take;
 	}
 	/* Freed into meanwhile, the first ones were enough. */

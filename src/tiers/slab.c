@@ -193,11 +193,13 @@ struct slab *slab_new(const struct slab_class *class, unsigned node, unsigned fl
 		for (unsigned i = 0; i < slab->objects; i++)
 			class->ctor(slab_object(slab, i));
 	count(&class->counters, CTR_alloc_slab);
+	probe(slab_new, class->name, slab->node, slab->base, slab->objects);
 	return slab;
 }
 
 void slab_release(struct slab *slab)
 {
+	probe(slab_release, slab->class->name, slab->node, slab->base, slab->objects);
 	supply_free((struct page *)slab);
 }
 
