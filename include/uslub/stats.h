@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics of a cache, by name or by number.
+ * Statistics of a cache, by name or by number, and how long its slow paths take.
  *
  * Names and meanings are those of the files under /sys/kernel/slab wherever the kernel has the quantity;
- * the whole list with a sentence for each is in <uslub/stats.def> and in uslub(7).
+ * the whole list with a sentence for each is in <uslub/stats.def> and in uslub(7); the slow paths are in
+ * <uslub/latency.def>.
  */
 #ifndef USLUB_STATS_H
 #define USLUB_STATS_H
@@ -64,6 +65,55 @@ const char *uslub_stat_name(enum uslub_stat which);
 const char *uslub_stat_help(enum uslub_stat which);
 int uslub_stat_kind(enum uslub_stat which);
 int uslub_stat_find(const char *name);
+
+enum uslub_latency {
+#define USLUB_LATENCY(name, help) USLUB_LATENCY_##name,
+#include <uslub/latency.def>
+#undef USLUB_LATENCY
+	USLUB_LATENCY_COUNT
+};
+
+#define USLUB_LATENCY_BUCKETS 32
+
+/*
+ * struct uslub_latency_histogram - how long one slow path of a cache took, so far
+ * @count: how often it was timed
+ * @sum_ns: nanoseconds in all
+ * @buckets: bucket b counts what took less than 2^(b+1) ns and not less than 2^b; the first one also what
+ *         took 0 ns, the last one all that took longer
+ */
+struct uslub_latency_histogram {
+	uint64_t count;
+	uint64_t sum_ns;
+	uint64_t buckets[USLUB_LATENCY_BUCKETS];
+};
+
+/*
+ * uslub_cache_latency - read how long a slow path took
+ * @c: the cache, created with policy latency=on
+ * @which: which path
+ * @h: where to put it
+ *
+ * Everything in it only grows, so the difference of two readings is a histogram too. Exact once the threads
+ * that use the cache are quiet; while they run it may lag by the operations in flight, and the sum may be ahead
+ * of the buckets or behind. Costs O(possible CPUs) for each bucket and takes no lock.
+ *
+ * Returns 0, or
+ *   -EINVAL   @c or @h is NULL or @which is out of range
+ *   -ENODATA  the cache has policy latency=off, so that nothing was timed; @h was not changed
+ * Thread-safe; async-signal-safe.
+ */
+int uslub_cache_latency(const struct uslub_cache *c, enum uslub_latency which,
+			struct uslub_latency_histogram *h);
+
+/*
+ * uslub_latency_name - the name of a slow path
+ * uslub_latency_help - a phrase that says what it is
+ *
+ * The strings are constant; NULL for what is not a path. Async-signal-safe.
+ */
+const char *uslub_latency_name(enum uslub_latency which);
+const char *uslub_latency_help(enum uslub_latency which);
 
 #ifdef __cplusplus
 }

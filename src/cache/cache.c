@@ -133,6 +133,7 @@ static struct uslub_sheaf *obtain_full(struct uslub_cache *c, unsigned cpu, unsi
 /* Rungs (c) to (f). */
 static noinline void *alloc_below(struct uslub_cache *c, unsigned flags)
 {
+	uint64_t began = latency_begin(counters(c));
 	struct uslub_sheaf *hand = NULL;
 	enum seq_result result;
 	void *object = NULL;
@@ -157,7 +158,10 @@ static noinline void *alloc_below(struct uslub_cache *c, unsigned flags)
 	}
 	if (hand)
 		sheaf_put_any(c, hand);
-	return object ? object : alloc_from_slabs(c, plat_this_node(), flags);
+	if (!object)
+		object = alloc_from_slabs(c, plat_this_node(), flags);
+	latency_end(counters(c), USLUB_LATENCY_alloc, began);
+	return object;
 }
 
 void *cache_alloc_slow(struct uslub_cache *c, unsigned flags)
@@ -188,6 +192,7 @@ bool cache_swap_spare(struct uslub_cache *c, unsigned cpu, struct uslub_sheaf *s
 
 void *uslub_cache_alloc_node(struct uslub_cache *c, unsigned flags, int node)
 {
+	uint64_t began;
 	void *object;
 
 	if (node < -1 || node >= (int)plat_nnodes()) {
@@ -206,7 +211,9 @@ void *uslub_cache_alloc_node(struct uslub_cache *c, unsigned flags, int node)
 			uslub_cache_free(c, object);
 	}
 	count(counters(c), CTR_alloc_node_mismatch);
+	began = latency_begin(counters(c));
 	object = alloc_from_slabs(c, (unsigned)node, flags);
+	latency_end(counters(c), USLUB_LATENCY_alloc, began);
 	if (!object)
 		plat_set_errno(ENOMEM);
 	return zeroed(c, object, flags);
@@ -289,6 +296,7 @@ static struct uslub_sheaf *obtain_room(struct uslub_cache *c, unsigned cpu)
 /* Rungs (c) to (f). */
 static noinline void free_below(struct uslub_cache *c, void *object, unsigned flags)
 {
+	uint64_t began = latency_begin(counters(c));
 	struct uslub_sheaf *hand = NULL;
 	enum seq_result result;
 	bool done = false;
@@ -317,6 +325,7 @@ static noinline void free_below(struct uslub_cache *c, void *object, unsigned fl
 		sheaf_put_any(c, hand);
 	if (!done)
 		cache_free_slabs(c, &object, 1, flags);
+	latency_end(counters(c), USLUB_LATENCY_free, began);
 }
 
 void cache_free_slow(struct uslub_cache *c, void *object, unsigned flags)

@@ -122,14 +122,23 @@ static struct uslub_cache *cache_alloc_memory(void)
 	c->nslots = plat_nslots();
 	c->pcs = arena_alloc(c->nslots * sizeof(*c->pcs));
 	c->idle = arena_alloc(c->nslots * sizeof(*c->idle));
-	counters_layout(&c->class.counters, c->nslots, plat_nnodes());
-	c->class.counters.words = arena_alloc(counters_bytes(&c->class.counters));
 	c->nodes = arena_alloc(plat_nnodes() * sizeof(*c->nodes));
 	c->barns = arena_alloc(plat_nnodes() * sizeof(*c->barns));
-	if (c->pcs && c->idle && c->class.counters.words && c->nodes && c->barns)
+	if (c->pcs && c->idle && c->nodes && c->barns)
 		return c;
 	cache_free_memory(c);
 	return NULL;
+}
+
+static bool init_counters(struct uslub_cache *c)
+{
+	struct counters *counters = &c->class.counters;
+
+	counters_layout(counters, c->nslots, plat_nnodes());
+	if (c->policy.latency == USLUB_POLICY_ON)
+		latency_layout(counters);
+	counters->words = arena_alloc(counters_bytes(counters));
+	return counters->words;
 }
 
 static void open_fast_paths(struct uslub_cache *c)
@@ -214,7 +223,8 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 		c->policy.rcu_stash = USLUB_POLICY_NONE;
 	if (c->policy.rcu_stash != USLUB_POLICY_NONE)
 		c->stash_limit = (uint16_t)c->policy.rcu_stash;
-	if (!init_nodes(c, args->min_partial ? args->min_partial : default_min_partial(size)))
+	if (!init_counters(c) ||
+	    !init_nodes(c, args->min_partial ? args->min_partial : default_min_partial(size)))
 		return -ENOMEM;
 	if (args->rcu) {
 		c->domain = rcu_domain_get(args->rcu);

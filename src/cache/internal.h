@@ -11,6 +11,7 @@
 #include "base/sheaf.h"
 #include "platform/platform.h"
 #include "stats/counters.h"
+#include "stats/latency.h"
 #include "stats/recipe.h"
 #include "tiers/arena.h"
 #include "tiers/barn.h"

@@ -106,10 +106,13 @@ static bool top_up(struct uslub_cache *c, struct uslub_sheaf **sheaf, unsigned n
 static noinline struct uslub_sheaf *prefill_slow(struct uslub_cache *c, unsigned flags, unsigned n,
 						 struct uslub_sheaf *s)
 {
+	uint64_t began;
+
 	if (absurd(n)) {
 		plat_set_errno(EINVAL);
 		return NULL;
 	}
+	began = latency_begin(counters(c));
 	if (n > c->capacity) {
 		s = prefill_oversize(c, flags, n);
 	} else {
@@ -120,6 +123,7 @@ static noinline struct uslub_sheaf *prefill_slow(struct uslub_cache *c, unsigned
 			s = NULL;
 		}
 	}
+	latency_end(counters(c), USLUB_LATENCY_prefill, began);
 	if (!s)
 		plat_set_errno(ENOMEM);
 	return s;

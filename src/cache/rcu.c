@@ -446,7 +446,7 @@ static uint64_t mature(struct rcu_domain *d)
 		sheaves = hand_out(d);
 		plat_store(&d->matured, true);
 		plat_unlock(&d->batch_lock);
-		probe(grace, sheaves, plat_load(&d->batch_since));
+		probe(grace, sheaves, plat_load(&d->ages.batch_since));
 	}
 	return asked;
 }

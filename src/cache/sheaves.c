@@ -70,7 +70,13 @@ void sheaf_free_left(struct uslub_cache *c)
 
 void sheaf_flush(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
 {
+	uint64_t began;
+
+	if (!s->fill)
+		return;
+	began = latency_begin(counters(c));
 	nodes_flush(c->nodes, s->objects, s->fill, node_flags(flags));
+	latency_end(counters(c), USLUB_LATENCY_flush, began);
 	counters_add(counters(c), CTR_sheaf_flush, s->fill);
 	probe(flush, c->name, s->fill);
 	s->fill = 0;
@@ -79,11 +85,14 @@ void sheaf_flush(struct uslub_cache *c, struct uslub_sheaf *s, unsigned flags)
 bool sheaf_refill(struct uslub_cache *c, struct uslub_sheaf *s, unsigned n, unsigned flags)
 {
 	unsigned node = plat_this_node(), want, got;
+	uint64_t began;
 
 	if (s->fill >= n)
 		return true;
 	want = n - s->fill;
+	began = latency_begin(counters(c));
 	got = nodes_refill(c->nodes, node, s->objects + s->fill, want, node_flags(flags));
+	latency_end(counters(c), USLUB_LATENCY_refill, began);
 	counters_add(counters(c), CTR_sheaf_refill, got);
 	probe(refill, c->name, node, want, got);
 	s->fill += got;

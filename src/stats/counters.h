@@ -46,7 +46,8 @@ enum node_counter {
 struct counters {
 	uint64_t *words;
 	unsigned nslots;
-	unsigned stride; /* words of a slot: whole cache lines */
+	unsigned stride;  /* words of a slot: whole cache lines */
+	unsigned latency; /* first column of the histograms (latency.h); 0: there are none */
 };
 
 /* Says how large the words must be; they are the caller's to get, zeroed. */

@@ -31,6 +31,7 @@
  *    slab_of() believes nothing: the segment bitmap, the page's byte, the class and the remainder are
  *    checked for each object that meets its slab, in every build.
  */
+#include "stats/latency.h"
 #include "tiers/slab.h"
 
 #define MAX_ORDER_PREFERRED 3u
@@ -176,6 +177,7 @@ unsigned slab_walk(struct slab *slab, unsigned head, void **objects, unsigned n)
 
 struct slab *slab_new(const struct slab_class *class, unsigned node, unsigned flags)
 {
+	uint64_t began = latency_begin(&class->counters);
 	struct slab *slab = (struct slab *)supply_alloc(class->order, node, flags);
 
 	if (!slab && class->min_order < class->order) {
@@ -193,6 +195,7 @@ struct slab *slab_new(const struct slab_class *class, unsigned node, unsigned fl
 		for (unsigned i = 0; i < slab->objects; i++)
 			class->ctor(slab_object(slab, i));
 	count(&class->counters, CTR_alloc_slab);
+	latency_end(&class->counters, USLUB_LATENCY_new_slab, began);
 	probe(slab_new, class->name, slab->node, slab->base, slab->objects);
 	return slab;
 }
