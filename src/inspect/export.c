@@ -141,6 +141,7 @@ static void fill_entry(const struct uslub_cache *c, struct export_cache *e)
 	stat_view(c, &view);
 	entry_name(e, c->name);
 	e->flags = c->internal ? EXPORT_INTERNAL : 0;
+	e->latency = counters(c)->latency * (uint32_t)sizeof(uint64_t);
 	e->address = (uintptr_t)c;
 	e->class = (uintptr_t)&c->class;
 	e->used = (uintptr_t)counters_used(counters(c));
@@ -288,6 +289,13 @@ static void fill_stats(struct export_header *h, struct export_stat *stats)
 		h->elements[i] = place(&view.arrays[i]);
 }
 
+static void fill_latencies(struct export_latency *latencies)
+{
+	for (unsigned i = 0; i < USLUB_LATENCY_COUNT; i++)
+		print_string(latencies[i].name, sizeof(latencies[i].name), "%s",
+			     uslub_latency_name((enum uslub_latency)i));
+}
+
 static void fill_map(struct export_map *m)
 {
 	struct supply_places places;
@@ -341,11 +349,16 @@ static void fill(void)
 	h->stat_bytes = sizeof(struct export_stat);
 	h->stats_offset = (uint32_t)align_up(sizeof(*h), (size_t)CACHE_LINE);
 	h->figures_offset = h->stats_offset + h->stats * h->stat_bytes;
-	h->caches_offset = (uint32_t)align_up(h->figures_offset + h->figures * h->stat_bytes,
+	h->latencies = USLUB_LATENCY_COUNT;
+	h->latency_words = USLUB_LATENCY_BUCKETS + 1;
+	h->latencies_offset = h->figures_offset + h->figures * h->stat_bytes;
+	h->caches_offset = (uint32_t)align_up(h->latencies_offset +
+						      h->latencies * sizeof(struct export_latency),
 					      plat_page_size());
 	h->cache_bytes = sizeof(struct export_cache);
 	h->caches = (uint32_t)((EXPORT_SIZE - h->caches_offset) / h->cache_bytes);
 	fill_stats(h, (struct export_stat *)((char *)h + h->stats_offset));
+	fill_latencies((struct export_latency *)((char *)h + h->latencies_offset));
 	fill_map(&h->map);
 	list_for_each_entry(c, &registry, link)
 		created(c);

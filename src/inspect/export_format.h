@@ -64,6 +64,14 @@ struct export_stat {
 };
 
 /*
+ * Histograms of how long slow paths took: behind the counters of each slot, from an entry's @latency on, so many
+ * words for each path, the last of which is the sum of nanoseconds.
+ */
+struct export_latency {
+	char name[24];
+};
+
+/*
  * Where the slabs are: how to find each from a bitmap of segments, and what a page's descriptor says.
  * @segments: address of the bitmap; bit n stands for the segment at n << @segment_shift
  * @order_of: in a segment: one byte for each page: 0, or 1 + the order of the run it belongs to
@@ -107,8 +115,9 @@ struct export_header {
 	uint32_t caches_missing; /* names that found no free entry */
 	uint32_t terms;		 /* of a recipe */
 	uint32_t arrays;	 /* of an entry */
-	uint32_t pad;
-	uint64_t ended; /* time of the end, by CLOCK_MONOTONIC */
+	uint32_t latencies, latencies_offset;
+	uint32_t latency_words; /* of a path */
+	uint64_t ended;		/* time of the end, by CLOCK_MONOTONIC */
 	struct export_map map;
 	struct export_elements elements[RECIPE_ARRAYS]; /* of the figures */
 	uint64_t figure_values[EXPORT_FIGURES_MAX];	/* copied with those of some cache */
@@ -123,6 +132,9 @@ struct export_cache {
 	uint32_t of;	/* of an alias: the entry of the cache */
 	uint32_t flags;
 	char name[EXPORT_NAME_MAX];
+	uint32_t
+		latency; /* bytes into a slot's counters where histograms begin; 0: there are none */
+	uint32_t pad;
 	uint64_t address;
 	uint64_t class; /* what the descriptors of its slabs name */
 	uint64_t used;	/* address of the bits of slots in use */

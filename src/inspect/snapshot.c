@@ -17,6 +17,8 @@
 struct copy {
 	char name[CACHE_NAME_MAX];
 	uint64_t values[USLUB_STAT_COUNT];
+	bool timed;
+	struct uslub_latency_histogram latencies[USLUB_LATENCY_COUNT];
 };
 
 static int sink(void *arg, const char *text, size_t len)
@@ -53,6 +55,24 @@ static void copy_cache(struct uslub_cache *c, void *arg)
 	memcpy(copy->name, c->name, sizeof(copy->name));
 	for (int i = 0; i < USLUB_STAT_COUNT; i++)
 		uslub_cache_stat(c, (enum uslub_stat)i, &copy->values[i]);
+	copy->timed = true;
+	for (int i = 0; i < USLUB_LATENCY_COUNT; i++)
+		copy->timed &= !uslub_cache_latency(c, (enum uslub_latency)i, &copy->latencies[i]);
+}
+
+static void print_latencies(struct printer *p, const struct copy *copy)
+{
+	print_format(p, ",\"latency\":{");
+	for (int i = 0; i < USLUB_LATENCY_COUNT; i++) {
+		const struct uslub_latency_histogram *h = &copy->latencies[i];
+
+		print_format(p, "%s\"%s\":{\"sum_ns\":%lu,\"counts\":[", i ? "," : "",
+			     uslub_latency_name((enum uslub_latency)i), (unsigned long)h->sum_ns);
+		for (unsigned b = 0; b < USLUB_LATENCY_BUCKETS; b++)
+			print_format(p, "%s%lu", b ? "," : "", (unsigned long)h->buckets[b]);
+		print_format(p, "]}");
+	}
+	print_format(p, "}");
 }
 
 static void print_cache(struct printer *p, const struct copy *copy, bool first)
@@ -63,7 +83,10 @@ static void print_cache(struct printer *p, const struct copy *copy, bool first)
 	for (int i = 0; i < USLUB_STAT_COUNT; i++)
 		print_format(p, "%s\"%s\":%lu", i ? "," : "", uslub_stat_name(i),
 			     (unsigned long)copy->values[i]);
-	print_format(p, "}}");
+	print_format(p, "}");
+	if (copy->timed)
+		print_latencies(p, copy);
+	print_format(p, "}");
 }
 
 static void print_figures(struct printer *p)

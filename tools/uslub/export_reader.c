@@ -19,14 +19,16 @@
 #include "tool.h"
 
 /* Bounds on what is believed. */
-#define STATS_MOST    512u
-#define STRIDE_MOST   (64u << 10)
-#define ELEMENTS_MOST 16384u
-#define ARRAY_MOST    (64u << 20)
-#define BYTES_MOST    (2ull << 30) /* of a whole reading */
-#define TRIES	      100u
-#define LINE	      64u
-#define PATIENCE_S    20
+#define STATS_MOST     512u
+#define LATENCIES_MOST 64u
+#define WORDS_MOST     256u
+#define STRIDE_MOST    (64u << 10)
+#define ELEMENTS_MOST  16384u
+#define ARRAY_MOST     (64u << 20)
+#define BYTES_MOST     (2ull << 30) /* of a whole reading */
+#define TRIES	       100u
+#define LINE	       64u
+#define PATIENCE_S     20
 
 #define MFD_NAME "/memfd:" EXPORT_NAME
 
@@ -346,6 +348,10 @@ static const char *check_header(const struct export_header *h)
 	if (h->stats_offset > EXPORT_SIZE || tables > EXPORT_SIZE - h->stats_offset ||
 	    h->figures_offset != h->stats_offset + h->stats * h->stat_bytes)
 		return "the list of statistics lies outside";
+	if (h->latencies > LATENCIES_MOST || h->latency_words > WORDS_MOST ||
+	    h->latencies_offset > EXPORT_SIZE ||
+	    h->latencies * sizeof(struct export_latency) > EXPORT_SIZE - h->latencies_offset)
+		return "the list of slow paths makes no sense";
 	if (h->cache_bytes < sizeof(struct export_cache) || h->caches_offset > EXPORT_SIZE ||
 	    directory > EXPORT_SIZE - h->caches_offset)
 		return "the directory lies outside";
@@ -367,6 +373,18 @@ static bool read_stats(struct export_reader *r)
 		r->stats[i].name[sizeof(r->stats[i].name) - 1] = 0;
 	}
 	free(table);
+	return ok;
+}
+
+static bool read_latencies(struct export_reader *r)
+{
+	unsigned n = r->header.latencies;
+	bool ok;
+
+	r->latencies = tool_alloc(n, sizeof(*r->latencies));
+	ok = export_shared(r, r->header.latencies_offset, r->latencies, n * sizeof(*r->latencies));
+	for (unsigned i = 0; i < n; i++)
+		r->latencies[i].name[sizeof(r->latencies[i].name) - 1] = 0;
 	return ok;
 }
 
@@ -409,7 +427,7 @@ static bool begin(struct export_reader *r)
 			   r->pid);
 		return false;
 	}
-	if (read_stats(r))
+	if (read_stats(r) && read_latencies(r))
 		return true;
 	tool_error("process %d has ended", r->pid);
 	return false;
@@ -506,7 +524,7 @@ bool export_open(struct export_reader *r, int pid)
 bool export_open_fd(struct export_reader *r, int fd)
 {
 	*r = (struct export_reader){ .fd = fd };
-	return read_header(r) && !check_header(&r->header) && read_stats(r);
+	return read_header(r) && !check_header(&r->header) && read_stats(r) && read_latencies(r);
 }
 
 void export_close(struct export_reader *r)
@@ -514,8 +532,10 @@ void export_close(struct export_reader *r)
 	if (r->fd >= 0)
 		close(r->fd);
 	free(r->stats);
+	free(r->latencies);
 	r->fd = -1;
 	r->stats = NULL;
+	r->latencies = NULL;
 }
 
 int export_create(void)

@@ -24,6 +24,7 @@
  * @memory_errno: why private memory cannot be read, or 0
  * @header: as it was read first, and checked
  * @stats: @header.stats of caches, then @header.figures of the process
+ * @latencies: @header.latencies names of slow paths
  * @calls, @bytes, @lines: what reading has cost so far; lines are 64 bytes of the process's memory
  */
 struct export_reader {
@@ -33,6 +34,7 @@ struct export_reader {
 	int memory_errno;
 	struct export_header header;
 	struct export_stat *stats;
+	struct export_latency *latencies;
 	uint64_t calls;
 	uint64_t bytes;
 	uint64_t lines;

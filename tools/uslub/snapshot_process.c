@@ -50,6 +50,34 @@ static void add_values(struct snapshot_cache *c, const struct export_reader *r,
 	}
 }
 
+/* The sum over slots of a word of a histogram; 0 where there is none. */
+static double histogram_word(const struct export_view *v, uint64_t offset)
+{
+	const struct recipe_term term = { .array = RECIPE_COUNTERS,
+					  .width = 8,
+					  .offset = (uint32_t)offset };
+	const struct recipe sum = { .kind = RECIPE_SUM, .nterms = 1, .terms = { term } };
+
+	return offset > UINT32_MAX ? 0 : (double)recipe_value(&sum, &v->view);
+}
+
+static void add_latencies(struct snapshot_cache *c, const struct export_reader *r,
+			  const struct export_cache *entry, const struct export_view *v)
+{
+	uint64_t at = entry->latency;
+	unsigned buckets = r->header.latency_words ? r->header.latency_words - 1 : 0;
+
+	for (unsigned i = 0; at && i < r->header.latencies; i++) {
+		struct snapshot_latency *l = snapshot_latency_add(c, r->latencies[i].name);
+
+		for (unsigned b = 0; b < buckets; b++, at += 8)
+			l->counts[b < SNAPSHOT_BUCKETS ? b : SNAPSHOT_BUCKETS - 1] +=
+				histogram_word(v, at);
+		l->sum = histogram_word(v, at);
+		at += 8;
+	}
+}
+
 static double age(const struct export_reader *r, const struct export_cache *entry)
 {
 	struct timespec t;
@@ -89,10 +117,14 @@ static void read_cache(struct export_reader *r, struct snapshot *s, unsigned n,
 	struct export_view v;
 	bool whole = export_view_cache(r, entry, &v);
 
-	if (whole && still(r, n, entry))
-		add_values(snapshot_add(s, entry->name), r, entry, &v);
-	else if (!whole && (!r->pid || r->memory_errno == EPERM || r->memory_errno == ENOSYS))
+	if (whole && still(r, n, entry)) {
+		struct snapshot_cache *c = snapshot_add(s, entry->name);
+
+		add_values(c, r, entry, &v);
+		add_latencies(c, r, entry, &v);
+	} else if (!whole && (!r->pid || r->memory_errno == EPERM || r->memory_errno == ENOSYS)) {
 		add_copies(snapshot_add(s, entry->name), r, entry);
+	}
 	export_view_free(&v);
 }
 
