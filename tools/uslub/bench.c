@@ -112,11 +112,10 @@ static bool anything_measured(const struct bench *b)
 
 static bool checks_failed(const struct bench *b)
 {
-	struct bench_row *rows;
 	bool failed;
-	unsigned n = bench_rows(b, &rows, &failed);
+	struct report rows = bench_rows(b, &failed);
 
-	bench_rows_free(rows, n);
+	report_free(&rows);
 	return failed;
 }
 

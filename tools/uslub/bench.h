@@ -7,7 +7,7 @@
  *   bench_spawn.c    one round of one configuration, in a process of its own
  *   bench_worker.c   that process
  *   bench_groups.c   what its threads send each other messages through
- *   bench_model.c    from rounds to the rows of a report, identities among counters included
+ *   bench_model.c    from rounds to the rows of a report (report.h), identities among counters included
  *   bench_text.c     reports for people
  *   bench_export.c   reports for programs: JSON, CSV, Markdown
  *   bench_plot.c     a picture
@@ -28,6 +28,7 @@
 #include <uslub/uslub.h>
 #include "../../workloads/workload.h"
 #include "allocators.h"
+#include "report.h"
 #include "sim.h"
 
 enum bench_format {
@@ -259,63 +260,26 @@ bool bench_has_values(const struct bench *b, const struct bench_run *run);
 unsigned bench_total(const struct bench *b, const struct bench_run *run,
 		     struct bench_result *total);
 
-enum bench_section {
-	BENCH_STATISTICS,
-	BENCH_DERIVED,
-	BENCH_TRANSITIONS,
-	BENCH_CHECKS,
-	BENCH_SIMULATION,
-	BENCH_LATENCY,
-};
-
 /*
- * struct bench_cell - a number in a report, with a word or alone
- * @verdict: of a check: "ok", "FAIL"; NULL for none
- * @absent: there is no such number
- */
-struct bench_cell {
-	double value;
-	double share; /* of the sum of a section, or 0 */
-	const char *verdict;
-	bool absent;
-};
-
-/*
- * struct bench_row - a line of a report: a name and a cell for each run that has some
- * @made: the name again, where it has to be freed
- * @decimals: of its numbers
- */
-struct bench_row {
-	enum bench_section section;
-	const char *name;
-	char *made;
-	unsigned decimals;
-	struct bench_cell *cells;
-};
-
-/*
- * bench_rows - the rows of all runs that have statistics
- * @rows: set to an array, to be freed by bench_rows_free()
+ * bench_rows - what the runs with statistics are compared by; no rows when there are none
  * @failed: set when an identity that must hold does not
  *
- * Returns how many rows there are; 0 when no run has statistics.
+ * bench_latency_rows - the rows of REPORT_LATENCY
+ *
+ * Both have a column for each run that was measured, and are freed by report_free().
  */
-unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed);
+struct report bench_rows(const struct bench *b, bool *failed);
+struct report bench_latency_rows(const struct bench *b);
 
 /*
- * bench_has_cell - whether a run has a cell in the rows of a section
- * bench_latency_rows - the rows of BENCH_LATENCY, with cells of all runs that were measured
  * bench_latency - one histogram of a run, over its rounds, for the caller to free
  * bench_measure_name, bench_measure - what is shown of a histogram, counted from 0; NULL ends them
  * @shows: the WL_SHOW_... that it belongs to
  */
-bool bench_has_cell(const struct bench *b, const struct bench_run *run, enum bench_section section);
-unsigned bench_latency_rows(const struct bench *b, struct bench_row **rows);
 struct wl_histogram *bench_latency(const struct bench *b, const struct bench_run *run,
 				   unsigned which);
 const char *bench_measure_name(unsigned measure, unsigned *shows);
 double bench_measure(const struct wl_histogram *h, unsigned measure);
-void bench_rows_free(struct bench_row *rows, unsigned n);
 
 /*
  * bench_text.c, bench_export.c

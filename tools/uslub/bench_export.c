@@ -5,10 +5,10 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include "bench.h"
 #include "numbers.h"
 #include "policy.h"
+#include "sheet.h"
 #include "tool.h"
 
 /* ---- JSON ---- */
@@ -237,91 +237,7 @@ void bench_json(const struct bench *b, FILE *out)
 	json_decref(document);
 }
 
-/* ---- CSV and Markdown: the same lines, a name and a value for each run ---- */
-
-/*
- * struct sheet - a way to write lines
- * @n: values of a line
- * @compare: whether a line ends with the difference and the change of its two values
- * @line: writes a line
- * @number: a number as text, for the caller to free
- */
-struct sheet {
-	const struct bench *b;
-	FILE *out;
-	unsigned n;
-	bool compare;
-	void (*line)(const struct sheet *sheet, const char *section, const char *name,
-		     const char *const values[], unsigned n);
-	char *(*number)(double value);
-};
-
-static char *bare_number(double value)
-{
-	return tool_format("%.12g", value);
-}
-
-static char *readable_number(double value)
-{
-	return value == floor(value) ? numbers_thousands(value) : bare_number(value);
-}
-
-/* Quotes a field that needs it. */
-static void print_field(FILE *out, const char *text)
-{
-	if (!strpbrk(text, ",\"\n")) {
-		fputs(text, out);
-		return;
-	}
-	fputc('"', out);
-	for (; *text; text++) {
-		if (*text == '"')
-			fputc('"', out);
-		fputc(*text, out);
-	}
-	fputc('"', out);
-}
-
-static void csv_line(const struct sheet *sheet, const char *section, const char *name,
-		     const char *const values[], unsigned n)
-{
-	print_field(sheet->out, section);
-	fputc(',', sheet->out);
-	print_field(sheet->out, name);
-	for (unsigned i = 0; i < n; i++) {
-		fputc(',', sheet->out);
-		print_field(sheet->out, values[i]);
-	}
-	fputc('\n', sheet->out);
-}
-
-/* A section's first line is headed in bold in place of a column of its own. */
-static void markdown_line(const struct sheet *sheet, const char *section, const char *name,
-			  const char *const values[], unsigned n)
-{
-	(void)section;
-	fputs("| ", sheet->out);
-	for (const char *c = name; *c; c++)
-		fprintf(sheet->out, *c == '|' ? "\\|" : "%c", *c);
-	for (unsigned i = 0; i < n; i++)
-		fprintf(sheet->out, " | %s", values[i]);
-	fputs(" |\n", sheet->out);
-}
-
-/* Writes a line and frees its values; adds the comparison when the values are numbers. */
-static void emit(const struct sheet *sheet, const char *section, const char *name, char *values[],
-		 const double numbers[])
-{
-	unsigned n = sheet->n;
-
-	if (sheet->compare) {
-		values[n++] = numbers ? sheet->number(numbers[1] - numbers[0]) : tool_copy("");
-		values[n++] = numbers ? numbers_change(numbers[0], numbers[1]) : tool_copy("");
-	}
-	sheet->line(sheet, section, name, (const char *const *)values, n);
-	for (unsigned i = 0; i < n; i++)
-		free(values[i]);
-}
+/* ---- CSV and Markdown ---- */
 
 enum measure {
 	MEDIAN,
@@ -347,160 +263,75 @@ static double measure_of(const struct bench_spread *s, enum measure measure)
 	}
 }
 
-static void emit_numbers(const struct sheet *sheet, const char *section, const char *name,
-			 const double numbers[])
-{
-	char **values = tool_alloc(sheet->n + 2, sizeof(*values));
-
-	for (unsigned i = 0; i < sheet->n; i++)
-		values[i] = sheet->number(numbers[i]);
-	emit(sheet, section, name, values, numbers);
-	free(values);
-}
-
-static void emit_spreads(const struct sheet *sheet, const char *section, const char *unit,
-			 struct bench_spread (*get)(const struct bench *, const struct bench_run *))
+static void put_spreads(const struct sheet *sheet, const struct bench *b, const char *section,
+			const char *unit,
+			struct bench_spread (*get)(const struct bench *, const struct bench_run *))
 {
 	static const char *const names[] = { "median", "min", "max", "mean", "mean +- %" };
-	double *numbers = tool_alloc(sheet->n, sizeof(*numbers));
+	double *numbers = tool_alloc(sheet->columns, sizeof(*numbers));
 
 	for (unsigned m = 0; m < TOOL_COUNT(names); m++) {
 		char *name = tool_format("%s %s", unit, names[m]);
 		unsigned n = 0;
 
-		for (unsigned i = 0; i < sheet->b->runs_count; i++) {
-			struct bench_spread s = get(sheet->b, &sheet->b->runs[i]);
+		for (unsigned i = 0; i < b->runs_count; i++) {
+			struct bench_spread s = get(b, &b->runs[i]);
 
 			if (s.n)
 				numbers[n++] = get == bench_elapsed && m != ERROR
 						       ? measure_of(&s, (enum measure)m)
 						       : sensible(measure_of(&s, (enum measure)m));
 		}
-		emit_numbers(sheet, section, name, numbers);
+		sheet_numbers(sheet, section, name, numbers);
 		free(name);
 	}
 	free(numbers);
 }
 
-static void emit_bytes(const struct sheet *sheet, const char *name,
-		       double (*get)(const struct bench *, const struct bench_run *))
+static void put_bytes(const struct sheet *sheet, const struct bench *b, const char *name,
+		      double (*get)(const struct bench *, const struct bench_run *))
 {
-	double *numbers = tool_alloc(sheet->n, sizeof(*numbers));
+	double *numbers = tool_alloc(sheet->columns, sizeof(*numbers));
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < sheet->b->runs_count; i++) {
-		if (bench_measured(sheet->b, &sheet->b->runs[i]))
-			numbers[n++] = get(sheet->b, &sheet->b->runs[i]);
+	for (unsigned i = 0; i < b->runs_count; i++) {
+		if (bench_measured(b, &b->runs[i]))
+			numbers[n++] = get(b, &b->runs[i]);
 	}
-	emit_numbers(sheet, "memory", name, numbers);
+	sheet_numbers(sheet, "memory", name, numbers);
 	free(numbers);
 }
 
-/*
- * Writes a row, or with @verdicts the words that a check's row has besides its numbers. The cells
- * belong to the runs with statistics or, of latencies, to all; those of the others stay empty.
- */
-static void emit_cells(const struct sheet *sheet, const struct bench_row *row, const char *section,
-		       bool verdicts)
+static void put_heading(const struct sheet *sheet, const struct bench *b)
 {
-	char **values = tool_alloc(sheet->n + 2, sizeof(*values));
-	double *numbers = tool_alloc(sheet->n, sizeof(*numbers));
-	unsigned n = 0, cell = 0;
-	bool complete = !verdicts && row->section != BENCH_CHECKS;
+	const char **labels = tool_alloc(sheet->columns, sizeof(*labels));
+	unsigned n = 0;
 
-	for (unsigned i = 0; i < sheet->b->runs_count; i++) {
-		const struct bench_run *run = &sheet->b->runs[i];
-		const struct bench_cell *c = NULL;
-
-		if (!bench_measured(sheet->b, run))
-			continue;
-		if (bench_has_cell(sheet->b, run, row->section))
-			c = &row->cells[cell++];
-		complete = complete && c;
-		numbers[n] = c ? c->value : 0;
-		if (!c || c->absent)
-			values[n++] = tool_copy("");
-		else
-			values[n++] = verdicts ? tool_copy(c->verdict) : sheet->number(c->value);
+	for (unsigned i = 0; i < b->runs_count; i++) {
+		if (bench_measured(b, &b->runs[i]))
+			labels[n++] = b->runs[i].label;
 	}
-	emit(sheet, section, row->name, values, complete ? numbers : NULL);
-	free(numbers);
-	free(values);
-}
-
-static void emit_row(const struct sheet *sheet, const struct bench_row *row)
-{
-	static const char *const sections[] = {
-		[BENCH_STATISTICS] = "statistic",   [BENCH_DERIVED] = "derived",
-		[BENCH_TRANSITIONS] = "transition", [BENCH_CHECKS] = "check",
-		[BENCH_SIMULATION] = "simulation",  [BENCH_LATENCY] = "latency",
-	};
-
-	emit_cells(sheet, row, sections[row->section], false);
-	if (row->section == BENCH_CHECKS)
-		emit_cells(sheet, row, "verdict", true);
+	sheet_heading(sheet, labels);
+	free(labels);
 }
 
 /* Writes and frees rows. */
-static void emit_rows(const struct sheet *sheet, struct bench_row *rows, unsigned n)
+static void put_report(const struct sheet *sheet, struct report rows)
 {
-	for (unsigned i = 0; i < n; i++)
-		emit_row(sheet, &rows[i]);
-	bench_rows_free(rows, n);
-}
-
-static void emit_all(const struct sheet *sheet)
-{
-	struct bench_row *rows, *latency_rows;
-	bool failed;
-	unsigned rows_count = bench_rows(sheet->b, &rows, &failed);
-	unsigned latency_count = bench_latency_rows(sheet->b, &latency_rows);
-	char *unit = bench_unit(sheet->b);
-
-	emit_spreads(sheet, "throughput", unit, bench_throughput);
-	emit_spreads(sheet, "time", "ns/op", bench_ns_per_op);
-	if (bench_fixed_work(sheet->b->options))
-		emit_spreads(sheet, "elapsed", "seconds", bench_elapsed);
-	if (!sheet->b->options->sim) {
-		emit_bytes(sheet, "peak_rss_bytes", bench_peak_rss);
-		emit_bytes(sheet, "baseline_rss_bytes", bench_baseline_rss);
-	}
-	emit_rows(sheet, latency_rows, latency_count);
-	emit_rows(sheet, rows, rows_count);
-	free(unit);
-}
-
-/* The heading: labels, and what a comparison adds. */
-static void emit_heading(const struct sheet *sheet)
-{
-	const char **values = tool_alloc(sheet->n + 2, sizeof(*values));
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < sheet->b->runs_count; i++) {
-		if (bench_measured(sheet->b, &sheet->b->runs[i]))
-			values[n++] = sheet->b->runs[i].label;
-	}
-	if (sheet->compare) {
-		values[n++] = "delta";
-		values[n++] = "change";
-	}
-	sheet->line(sheet, "section", "metric", values, n);
-	free(values);
+	sheet_report(sheet, &rows);
+	report_free(&rows);
 }
 
 /* Published figures are a table of their own, after an empty line. */
-static void emit_published(const struct sheet *sheet)
+static void put_published(const struct sheet *sheet, const struct bench *b)
 {
 	static const char *const heading[] = { "published", "model", "difference", "used to fit" };
-	const struct bench *b = sheet->b;
 	struct sim_figure f;
 
 	if (!b->options->sim || !b->options->sim->published || !sim_published_begin(b, &f))
 		return;
 	fputc('\n', sheet->out);
-	sheet->line(sheet, "section", "figure", heading, TOOL_COUNT(heading));
-	if (sheet->line == markdown_line)
-		fputs("| --- | ---: | ---: | ---: | ---: |\n", sheet->out);
+	sheet_head(sheet, "figure", heading, TOOL_COUNT(heading));
 	do {
 		char *name = tool_format("%s%s%s", f.name, *f.unit ? ", " : "", f.unit);
 		char *values[] = { tool_format("%.*f", (int)f.decimals, f.published),
@@ -508,46 +339,43 @@ static void emit_published(const struct sheet *sheet)
 				   tool_format("%+.*f", (int)f.decimals, f.model - f.published),
 				   tool_copy(f.fitted ? "yes" : "no") };
 
-		sheet->line(sheet, "published", name, (const char *const *)values,
-			    TOOL_COUNT(values));
+		sheet_line(sheet, "published", name, (const char *const *)values,
+			   TOOL_COUNT(values));
 		for (unsigned i = 0; i < TOOL_COUNT(values); i++)
 			free(values[i]);
 		free(name);
 	} while (sim_published_next(b, &f));
 }
 
-static struct sheet sheet_of(const struct bench *b, FILE *out)
+static void put_all(const struct bench *b, FILE *out, bool markdown)
 {
-	struct sheet sheet = { .b = b, .out = out };
+	struct sheet sheet = { .out = out, .markdown = markdown };
+	char *unit = bench_unit(b);
+	bool failed;
 
 	for (unsigned i = 0; i < b->runs_count; i++)
-		sheet.n += bench_measured(b, &b->runs[i]);
-	sheet.compare = sheet.n == 2;
-	return sheet;
+		sheet.columns += bench_measured(b, &b->runs[i]);
+	put_heading(&sheet, b);
+	put_spreads(&sheet, b, "throughput", unit, bench_throughput);
+	put_spreads(&sheet, b, "time", "ns/op", bench_ns_per_op);
+	if (bench_fixed_work(b->options))
+		put_spreads(&sheet, b, "elapsed", "seconds", bench_elapsed);
+	if (!b->options->sim) {
+		put_bytes(&sheet, b, "peak_rss_bytes", bench_peak_rss);
+		put_bytes(&sheet, b, "baseline_rss_bytes", bench_baseline_rss);
+	}
+	put_report(&sheet, bench_latency_rows(b));
+	put_report(&sheet, bench_rows(b, &failed));
+	put_published(&sheet, b);
+	free(unit);
 }
 
 void bench_csv(const struct bench *b, FILE *out)
 {
-	struct sheet sheet = sheet_of(b, out);
-
-	sheet.line = csv_line;
-	sheet.number = bare_number;
-	emit_heading(&sheet);
-	emit_all(&sheet);
-	emit_published(&sheet);
+	put_all(b, out, false);
 }
 
 void bench_markdown(const struct bench *b, FILE *out)
 {
-	struct sheet sheet = sheet_of(b, out);
-
-	sheet.line = markdown_line;
-	sheet.number = readable_number;
-	emit_heading(&sheet);
-	fputs("| --- |", out);
-	for (unsigned i = 0; i < sheet.n + (sheet.compare ? 2 : 0); i++)
-		fputs(" ---: |", out);
-	fputc('\n', out);
-	emit_all(&sheet);
-	emit_published(&sheet);
+	put_all(b, out, true);
 }

@@ -239,32 +239,22 @@ struct model {
 	const struct bench *b;
 	struct bench_result *totals;
 	unsigned n;
-	struct bench_row *rows;
-	unsigned rows_count;
+	struct report rows;
 	bool failed;
 };
 
 #define V(total, name) ((total)->values[USLUB_STAT_##name])
 
-/* Adds a row and returns its cells, one for each run. */
-static struct bench_cell *add_row(struct model *m, enum bench_section section, const char *name)
+static struct report_cell *add_row(struct model *m, enum report_section section, const char *name)
 {
-	struct bench_row *row;
-
-	m->rows = tool_grow(m->rows, m->rows_count + 1, sizeof(*m->rows));
-	row = &m->rows[m->rows_count++];
-	memset(row, 0, sizeof(*row));
-	row->section = section;
-	row->name = name;
-	row->cells = tool_alloc(m->n, sizeof(*row->cells));
-	return row->cells;
+	return report_add(&m->rows, section, 0, name);
 }
 
 static void add_statistics(struct model *m)
 {
 	for (unsigned k = 0; k < USLUB_STAT_COUNT; k++) {
 		const char *name = uslub_stat_name((enum uslub_stat)k);
-		struct bench_cell *cells = add_row(m, BENCH_STATISTICS, name);
+		struct report_cell *cells = add_row(m, REPORT_STATISTICS, name);
 
 		/* Means of gauges are shown whole, as one reading would be. */
 		for (unsigned i = 0; i < m->n; i++)
@@ -272,16 +262,13 @@ static void add_statistics(struct model *m)
 	}
 }
 
-static struct bench_cell *add_decimal_row(struct model *m, enum bench_section section,
-					  const char *name)
+static struct report_cell *add_decimal_row(struct model *m, enum report_section section,
+					   const char *name)
 {
-	struct bench_cell *cells = add_row(m, section, name);
-
-	m->rows[m->rows_count - 1].decimals = section == BENCH_DERIVED ? 4 : 3;
-	return cells;
+	return report_add(&m->rows, section, section == REPORT_DERIVED ? 4 : 3, name);
 }
 
-static void quotient(struct bench_cell *cell, double numerator, double denominator)
+static void quotient(struct report_cell *cell, double numerator, double denominator)
 {
 	cell->absent = denominator <= 0;
 	if (!cell->absent)
@@ -296,18 +283,18 @@ static double list_locks(const struct bench_result *t)
 /* What the locks cost: how often an operation takes one, finds it taken, and waits for it. */
 static void add_locks(struct model *m)
 {
-	struct bench_cell *list = add_decimal_row(m, BENCH_DERIVED, "list_lock per operation");
-	struct bench_cell *frees = add_decimal_row(m, BENCH_DERIVED,
-						   "list_lock per operation, by frees");
-	struct bench_cell *list_contended = add_decimal_row(m, BENCH_DERIVED,
-							    "list_lock contended, %");
-	struct bench_cell *list_wait = add_decimal_row(m, BENCH_DERIVED,
-						       "list_lock wait per operation, ns");
-	struct bench_cell *barn = add_decimal_row(m, BENCH_DERIVED, "barn lock per operation");
-	struct bench_cell *barn_contended = add_decimal_row(m, BENCH_DERIVED,
-							    "barn lock contended, %");
-	struct bench_cell *barn_wait = add_decimal_row(m, BENCH_DERIVED,
-						       "barn lock wait per operation, ns");
+	struct report_cell *list = add_decimal_row(m, REPORT_DERIVED, "list_lock per operation");
+	struct report_cell *frees = add_decimal_row(m, REPORT_DERIVED,
+						    "list_lock per operation, by frees");
+	struct report_cell *list_contended = add_decimal_row(m, REPORT_DERIVED,
+							     "list_lock contended, %");
+	struct report_cell *list_wait = add_decimal_row(m, REPORT_DERIVED,
+							"list_lock wait per operation, ns");
+	struct report_cell *barn = add_decimal_row(m, REPORT_DERIVED, "barn lock per operation");
+	struct report_cell *barn_contended = add_decimal_row(m, REPORT_DERIVED,
+							     "barn lock contended, %");
+	struct report_cell *barn_wait = add_decimal_row(m, REPORT_DERIVED,
+							"barn lock wait per operation, ns");
 
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct bench_result *t = &m->totals[i];
@@ -325,38 +312,14 @@ static void add_locks(struct model *m)
 
 static void add_derived(struct model *m)
 {
-	struct bench_cell *churn = add_row(m, BENCH_DERIVED,
-					   "page allocator churn (alloc_slab + free_slab)");
+	const double **values = tool_alloc(m->n, sizeof(*values));
 
 	for (unsigned i = 0; i < m->n; i++)
-		churn[i].value = V(&m->totals[i], alloc_slab) + V(&m->totals[i], free_slab);
+		values[i] = m->totals[i].values;
+	report_add_churn(&m->rows, values);
 	add_locks(m);
-}
-
-static void add_transitions(struct model *m)
-{
-	static const struct {
-		const char *name;
-		enum uslub_stat which;
-	} transitions[] = {
-		{ "partial->partial", USLUB_STAT_partial_to_partial },
-		{ "full->partial", USLUB_STAT_full_to_partial },
-		{ "partial->empty", USLUB_STAT_partial_to_empty },
-		{ "full->empty", USLUB_STAT_full_to_empty },
-	};
-
-	for (unsigned k = 0; k < TOOL_COUNT(transitions); k++) {
-		struct bench_cell *cells = add_row(m, BENCH_TRANSITIONS, transitions[k].name);
-
-		for (unsigned i = 0; i < m->n; i++) {
-			double sum = 0;
-
-			for (unsigned j = 0; j < TOOL_COUNT(transitions); j++)
-				sum += m->totals[i].values[transitions[j].which];
-			cells[i].value = m->totals[i].values[transitions[k].which];
-			cells[i].share = sum > 0 ? cells[i].value / sum : 0;
-		}
-	}
+	report_add_transitions(&m->rows, values);
+	free(values);
 }
 
 /* ---- Checks ---- */
@@ -410,7 +373,7 @@ static double swaps(const struct bench_result *t)
 }
 
 /* A check that must hold: @holds says whether it does. */
-static void verdict(struct model *m, struct bench_cell *cell, double value, bool holds)
+static void verdict(struct model *m, struct report_cell *cell, double value, bool holds)
 {
 	cell->value = value;
 	cell->verdict = holds ? "ok" : "FAIL";
@@ -419,7 +382,7 @@ static void verdict(struct model *m, struct bench_cell *cell, double value, bool
 }
 
 /* A ratio that follows from the workload's arithmetic, as long as threads have CPUs of their own. */
-static void ratio(struct bench_cell *cell, double numerator, double denominator, double expected)
+static void ratio(struct report_cell *cell, double numerator, double denominator, double expected)
 {
 	cell->absent = denominator <= 0;
 	if (cell->absent)
@@ -437,12 +400,12 @@ static void ratio(struct bench_cell *cell, double numerator, double denominator,
  */
 static void add_identities(struct model *m)
 {
-	struct bench_cell *returned = add_row(m, BENCH_CHECKS, "prefills less returns (0)");
-	struct bench_cell *discarded = add_row(m, BENCH_CHECKS,
-					       "free_slab less free_remove_partial (0..)");
-	struct bench_cell *flushed = add_row(m, BENCH_CHECKS, "flushed beyond refused sheaves");
-	struct bench_cell *outside = add_row(m, BENCH_CHECKS,
-					     "objects outside slabs unaccounted (0)");
+	struct report_cell *returned = add_row(m, REPORT_CHECKS, "prefills less returns (0)");
+	struct report_cell *discarded = add_row(m, REPORT_CHECKS,
+						"free_slab less free_remove_partial (0..)");
+	struct report_cell *flushed = add_row(m, REPORT_CHECKS, "flushed beyond refused sheaves");
+	struct report_cell *outside = add_row(m, REPORT_CHECKS,
+					      "objects outside slabs unaccounted (0)");
 
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct bench_result *t = &m->totals[i];
@@ -470,11 +433,12 @@ static void add_identities(struct model *m)
 
 static void add_ratios(struct model *m)
 {
-	struct bench_cell *freed = add_decimal_row(m, BENCH_CHECKS,
-						   "objects freed per prefill (2.500)");
-	struct bench_cell *between = add_decimal_row(m, BENCH_CHECKS,
-						     "prefills per shortage (12.000)");
-	struct bench_cell *left = add_decimal_row(m, BENCH_CHECKS, "objects left per swap (2.000)");
+	struct report_cell *freed = add_decimal_row(m, REPORT_CHECKS,
+						    "objects freed per prefill (2.500)");
+	struct report_cell *between = add_decimal_row(m, REPORT_CHECKS,
+						      "prefills per shortage (12.000)");
+	struct report_cell *left = add_decimal_row(m, REPORT_CHECKS,
+						   "objects left per swap (2.000)");
 
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct bench_result *t = &m->totals[i];
@@ -499,11 +463,11 @@ static void add_ratios(struct model *m)
 static void add_parking(struct model *m)
 {
 	unsigned flags = m->b->options->workload->flags;
-	struct bench_cell *parked;
+	struct report_cell *parked;
 
 	if ((flags & WL_RCU) && !(flags & WL_STEADY))
 		return;
-	parked = add_row(m, BENCH_CHECKS, "parked slabs unaccounted (0)");
+	parked = add_row(m, REPORT_CHECKS, "parked slabs unaccounted (0)");
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct bench_result *t = &m->totals[i];
 		double lost = V(t, park) - V(t, unpark_refill) - V(t, unpark_list) -
@@ -518,7 +482,8 @@ static void add_slabs(struct model *m)
 {
 	double wanted = m->b->options->slabs;
 	double most = 0.02 * wanted + 16 * m->b->options->threads;
-	struct bench_cell *cells = add_row(m, BENCH_CHECKS, "slabs listed or parked, less --slabs");
+	struct report_cell *cells = add_row(m, REPORT_CHECKS,
+					    "slabs listed or parked, less --slabs");
 
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct bench_result *t = &m->totals[i];
@@ -541,13 +506,9 @@ static void add_checks(struct model *m)
 
 /* ---- What only a simulated machine knows ---- */
 
-static struct bench_cell *add_simulated_row(struct model *m, char *name, unsigned decimals)
+static struct report_cell *add_simulated_row(struct model *m, unsigned decimals, const char *name)
 {
-	struct bench_cell *cells = add_row(m, BENCH_SIMULATION, name);
-
-	m->rows[m->rows_count - 1].made = name;
-	m->rows[m->rows_count - 1].decimals = decimals;
-	return cells;
+	return report_add(&m->rows, REPORT_SIMULATION, decimals, name);
 }
 
 static double time_sum(const struct sim_result *sim)
@@ -562,9 +523,8 @@ static double time_sum(const struct sim_result *sim)
 /* Where the time of all CPUs went; idle CPUs spend none. */
 static void add_times(struct model *m)
 {
-	struct bench_cell *per_op = add_simulated_row(m, tool_copy("CPU time per operation, ns"),
-						      1);
-	struct bench_cell *busy = add_simulated_row(m, tool_copy("CPUs busy, %"), 2);
+	struct report_cell *per_op = add_simulated_row(m, 1, "CPU time per operation, ns");
+	struct report_cell *busy = add_simulated_row(m, 2, "CPUs busy, %");
 
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct bench_result *t = &m->totals[i];
@@ -573,9 +533,10 @@ static void add_times(struct model *m)
 		quotient(&busy[i], 100 * time_sum(&t->sim), (double)t->ns * t->sim.cpus);
 	}
 	for (unsigned k = 0; k < SIM_TIMES; k++) {
-		struct bench_cell *cells =
-			add_simulated_row(m, tool_format("time: %s, %%", sim_time_name(k)), 2);
+		char *name = tool_format("time: %s, %%", sim_time_name(k));
+		struct report_cell *cells = add_simulated_row(m, 2, name);
 
+		free(name);
 		for (unsigned i = 0; i < m->n; i++)
 			quotient(&cells[i], 100 * m->totals[i].sim.time_ns[k],
 				 time_sum(&m->totals[i].sim));
@@ -586,15 +547,17 @@ static void add_times(struct model *m)
 static void add_lock_waits(struct model *m)
 {
 	for (unsigned k = 0; k < SIM_RANKS; k++) {
-		struct bench_cell *cells;
+		struct report_cell *cells;
 		double sum = 0;
+		char *name;
 
 		for (unsigned i = 0; i < m->n; i++)
 			sum += m->totals[i].sim.lock_wait_ns[k];
 		if (sum == 0 || !sim_lock_name(k))
 			continue;
-		cells = add_simulated_row(
-			m, tool_format("wait per operation, ns: %s", sim_lock_name(k)), 2);
+		name = tool_format("wait per operation, ns: %s", sim_lock_name(k));
+		cells = add_simulated_row(m, 2, name);
+		free(name);
 		for (unsigned i = 0; i < m->n; i++)
 			quotient(&cells[i], m->totals[i].sim.lock_wait_ns[k],
 				 (double)m->totals[i].ops);
@@ -603,8 +566,8 @@ static void add_lock_waits(struct model *m)
 
 static void add_speed(struct model *m)
 {
-	struct bench_cell *cells =
-		add_simulated_row(m, tool_copy("seam operations per second of this host"), 0);
+	struct report_cell *cells = add_simulated_row(m, 0,
+						      "seam operations per second of this host");
 
 	for (unsigned i = 0; i < m->n; i++)
 		quotient(&cells[i], 1e9 * m->totals[i].sim.points, m->totals[i].sim.host_ns);
@@ -612,17 +575,17 @@ static void add_speed(struct model *m)
 
 static void add_simulated(struct model *m)
 {
-	struct bench_cell *near, *far, *fetched, *rest, *aged, *periods, *points;
+	struct report_cell *near, *far, *fetched, *rest, *aged, *periods, *points;
 
 	add_times(m);
 	add_lock_waits(m);
-	near = add_simulated_row(m, tool_copy("lines per operation: from the same node"), 3);
-	far = add_simulated_row(m, tool_copy("lines per operation: from other nodes"), 3);
-	fetched = add_simulated_row(m, tool_copy("lines per operation: from memory"), 3);
-	rest = add_simulated_row(m, tool_copy("slabs at rest"), 0);
-	aged = add_simulated_row(m, tool_copy("slabs at rest, idle CPUs drained"), 0);
-	periods = add_simulated_row(m, tool_copy("grace periods"), 0);
-	points = add_simulated_row(m, tool_copy("seam operations"), 0);
+	near = add_simulated_row(m, 3, "lines per operation: from the same node");
+	far = add_simulated_row(m, 3, "lines per operation: from other nodes");
+	fetched = add_simulated_row(m, 3, "lines per operation: from memory");
+	rest = add_simulated_row(m, 0, "slabs at rest");
+	aged = add_simulated_row(m, 0, "slabs at rest, idle CPUs drained");
+	periods = add_simulated_row(m, 0, "grace periods");
+	points = add_simulated_row(m, 0, "seam operations");
 	for (unsigned i = 0; i < m->n; i++) {
 		const struct sim_result *sim = &m->totals[i].sim;
 		double ops = (double)m->totals[i].ops;
@@ -639,7 +602,33 @@ static void add_simulated(struct model *m)
 		add_speed(m);
 }
 
-unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed)
+/* Gives the rows a column for each run that was measured; those without statistics stay empty. */
+static void add_columns(struct model *m)
+{
+	const struct bench *b = m->b;
+
+	m->rows.columns = 0;
+	for (unsigned i = 0; i < b->runs_count; i++)
+		m->rows.columns += bench_measured(b, &b->runs[i]);
+	for (unsigned k = 0; k < m->rows.count; k++) {
+		struct report_row *row = &m->rows.rows[k];
+		struct report_cell *cells = tool_alloc(m->rows.columns, sizeof(*cells));
+		unsigned n = 0, next = 0;
+
+		for (unsigned i = 0; i < b->runs_count; i++) {
+			if (!bench_measured(b, &b->runs[i]))
+				continue;
+			if (bench_has_values(b, &b->runs[i]))
+				cells[n++] = row->cells[next++];
+			else
+				cells[n++].missing = true;
+		}
+		free(row->cells);
+		row->cells = cells;
+	}
+}
+
+struct report bench_rows(const struct bench *b, bool *failed)
 {
 	struct model m = { .b = b };
 
@@ -651,27 +640,18 @@ unsigned bench_rows(const struct bench *b, struct bench_row **rows, bool *failed
 			m.failed |= m.totals[m.n - 1].bad_reads > 0;
 		m.failed |= bench_corrupt(b, &b->runs[i]) > 0;
 	}
+	m.rows.columns = m.n;
 	if (m.n) {
 		add_statistics(&m);
 		add_derived(&m);
-		add_transitions(&m);
 		add_checks(&m);
 		if (b->options->sim)
 			add_simulated(&m);
 	}
+	add_columns(&m);
 	free(m.totals);
-	*rows = m.rows;
 	*failed = m.failed;
-	return m.rows_count;
-}
-
-void bench_rows_free(struct bench_row *rows, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		free(rows[i].cells);
-		free(rows[i].made);
-	}
-	free(rows);
+	return m.rows;
 }
 
 /* ---- Latencies ---- */
@@ -731,11 +711,6 @@ struct wl_histogram *bench_latency(const struct bench *b, const struct bench_run
 	return h;
 }
 
-bool bench_has_cell(const struct bench *b, const struct bench_run *run, enum bench_section section)
-{
-	return section == BENCH_LATENCY ? bench_measured(b, run) : bench_has_values(b, run);
-}
-
 /* Adds the rows of one histogram. */
 static void add_latency(struct model *m, unsigned which)
 {
@@ -749,14 +724,14 @@ static void add_latency(struct model *m, unsigned which)
 			histograms[n++] = bench_latency(m->b, &m->b->runs[i], which);
 	}
 	for (unsigned k = 0; (name = bench_measure_name(k, &shows)); k++) {
-		struct bench_cell *cells;
+		struct report_cell *cells;
 		char *made;
 
 		if (!(latency->shows & shows))
 			continue;
 		made = tool_format("%s, %s", latency->name, name);
-		cells = add_row(m, BENCH_LATENCY, made);
-		m->rows[m->rows_count - 1].made = made;
+		cells = add_row(m, REPORT_LATENCY, made);
+		free(made);
 		for (unsigned i = 0; i < n; i++) {
 			cells[i].value = bench_measure(histograms[i], k);
 			cells[i].absent = !histograms[i]->count && shows != WL_SHOW_COUNT &&
@@ -768,14 +743,14 @@ static void add_latency(struct model *m, unsigned which)
 	free(histograms);
 }
 
-unsigned bench_latency_rows(const struct bench *b, struct bench_row **rows)
+struct report bench_latency_rows(const struct bench *b)
 {
 	struct model m = { .b = b };
 
 	for (unsigned i = 0; i < b->runs_count; i++)
 		m.n += bench_measured(b, &b->runs[i]);
+	m.rows.columns = m.n;
 	for (unsigned i = 0; i < wl_latencies(b->options->workload); i++)
 		add_latency(&m, i);
-	*rows = m.rows;
-	return m.rows_count;
+	return m.rows;
 }

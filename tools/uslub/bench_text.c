@@ -11,17 +11,6 @@
 #include "table.h"
 #include "tool.h"
 
-/*
- * The tables look as those that before and after a patch are usually shown in: a name of 24
- * columns, 18 for each number and 12 for the change, under a rule of 93.
- */
-#define NAME_WIDTH   24u
-#define LONG_NAME    45u
-#define NUMBER_WIDTH 18u
-#define SHARE_WIDTH  24u
-#define CHANGE_WIDTH 12u
-#define RULE_WIDTH   93u
-
 /* Labels longer than this stand in a legend, and a letter in the heading. */
 #define LABEL_WIDTH 16u
 
@@ -88,28 +77,26 @@ static void print_notes(const struct bench *b, FILE *out)
 	}
 }
 
-static void print_failed_checks(FILE *out, const struct bench_row *rows, unsigned rows_count,
-				unsigned n, const char *red, const char *plain)
+static void print_failed_checks(FILE *out, const struct report *rows, const char *red,
+				const char *plain)
 {
-	for (unsigned i = 0; i < rows_count; i++) {
-		for (unsigned k = 0; k < n; k++) {
-			const char *verdict = rows[i].cells[k].verdict;
+	for (unsigned i = 0; i < rows->count; i++) {
+		for (unsigned k = 0; k < rows->columns; k++) {
+			const char *verdict = rows->rows[i].cells[k].verdict;
 
 			if (verdict && !strcmp(verdict, "FAIL"))
-				fprintf(out, "%sFAIL%s %s\n", red, plain, rows[i].name);
+				fprintf(out, "%sFAIL%s %s\n", red, plain, rows->rows[i].name);
 		}
 	}
 }
 
 static void print_failures(const struct bench *b, FILE *out, const char *red, const char *plain)
 {
-	struct bench_row *rows;
 	struct bench_result total;
 	bool failed;
-	unsigned rows_count = bench_rows(b, &rows, &failed), n = 0;
+	struct report rows = bench_rows(b, &failed);
 
 	for (unsigned i = 0; i < b->runs_count; i++) {
-		n += bench_has_values(b, &b->runs[i]);
 		bench_total(b, &b->runs[i], &total);
 		if (total.bad_reads)
 			fprintf(out, "%sFAIL%s %s: readers saw %.0f objects reused too early\n",
@@ -118,8 +105,8 @@ static void print_failures(const struct bench *b, FILE *out, const char *red, co
 			fprintf(out, "%sFAIL%s %s: %.0f messages were lost, doubled or changed\n",
 				red, plain, b->runs[i].label, bench_corrupt(b, &b->runs[i]));
 	}
-	print_failed_checks(out, rows, rows_count, n, red, plain);
-	bench_rows_free(rows, rows_count);
+	print_failed_checks(out, &rows, red, plain);
+	report_free(&rows);
 }
 
 void bench_warnings(const struct bench *b, FILE *out)
@@ -458,142 +445,50 @@ static void print_scaling(const struct text *t)
 
 /* ---- Statistics ---- */
 
-static char *cell_text(const struct bench_row *row, const struct bench_cell *cell)
+static void print_report(const struct text *t, const struct report *report)
 {
-	char *number, *text;
+	char **labels = tool_alloc(report->columns, sizeof(*labels));
+	unsigned n = 0;
 
-	if (cell->absent)
-		return tool_copy("-");
-	number = row->decimals ? tool_format("%.*f", (int)row->decimals, cell->value)
-			       : numbers_thousands(cell->value);
-	if (cell->verdict)
-		text = tool_format("%s %s", number, cell->verdict);
-	else if (row->section == BENCH_TRANSITIONS)
-		text = tool_format("%s %5.1f%%", number, 100 * cell->share);
-	else
-		return number;
-	free(number);
-	return text;
-}
-
-/* One of the blocks of a report: how it is headed, and what columns follow the values. */
-struct block {
-	enum bench_section section;
-	const char *title;
-	unsigned name_width;
-	unsigned value_width;
-	bool delta;
-	bool change;
-};
-
-static void add_block_row(struct table *table, const struct block *block,
-			  const struct bench_row *row, unsigned n)
-{
-	bool two = n == 2;
-
-	table_add(table, tool_copy(row->name));
-	for (unsigned i = 0; i < n; i++)
-		table_add(table, cell_text(row, &row->cells[i]));
-	if (two && block->delta)
-		table_add(table, numbers_thousands(row->cells[1].value - row->cells[0].value));
-	if (two && block->change)
-		table_add(table, numbers_change(row->cells[0].value, row->cells[1].value));
-}
-
-static void print_block(const struct text *t, const struct block *block,
-			const struct bench_row *rows, unsigned rows_count, unsigned n)
-{
-	unsigned *widths = tool_alloc(n + 3, sizeof(*widths));
-	unsigned columns = 1 + n;
-	bool two = n == 2;
-	struct table *table;
-
-	widths[0] = block->name_width;
-	for (unsigned i = 0; i < n; i++)
-		widths[1 + i] = block->value_width;
-	if (two && block->delta)
-		widths[columns++] = NUMBER_WIDTH;
-	if (two && block->change)
-		widths[columns++] = CHANGE_WIDTH;
-	table = table_new(columns, widths);
-	free(widths);
-	if (two && block->delta)
-		table_optional(table, 1 + n);
-	table_add(table, tool_copy(block->title));
 	for (unsigned i = 0; i < t->b->runs_count; i++) {
-		if (bench_has_cell(t->b, &t->b->runs[i], block->section))
-			table_add(table, heading(t, i));
+		if (shown(t, i))
+			labels[n++] = heading(t, i);
 	}
-	if (two && block->delta)
-		table_add(table, tool_copy("delta"));
-	if (two && block->change)
-		table_add(table, tool_copy("change"));
-	for (unsigned i = 0; i < rows_count; i++) {
-		if (rows[i].section == block->section)
-			add_block_row(table, block, &rows[i], n);
-	}
-	fputc('\n', t->out);
-	table_print(table, t->out, t->width, two ? RULE_WIDTH : 1, t->bold, t->plain);
-	table_free(table);
+	report_text(report, (const char *const *)labels, t->out, t->width, t->bold, t->plain);
+	while (n--)
+		free(labels[n]);
+	free(labels);
 }
 
 static void print_latencies(const struct text *t)
 {
-	static const struct block block = { BENCH_LATENCY, "latency (ns)", LONG_NAME,
-					    NUMBER_WIDTH,  false,	   true };
-	struct bench_row *rows;
-	unsigned rows_count = bench_latency_rows(t->b, &rows);
+	struct report rows = bench_latency_rows(t->b);
 
-	if (rows_count)
-		print_block(t, &block, rows, rows_count, shown_count(t));
-	bench_rows_free(rows, rows_count);
-}
-
-static bool has_section(const struct bench_row *rows, unsigned rows_count,
-			enum bench_section section)
-{
-	for (unsigned i = 0; i < rows_count; i++) {
-		if (rows[i].section == section)
-			return true;
-	}
-	return false;
+	print_report(t, &rows);
+	report_free(&rows);
 }
 
 static void print_statistics(const struct text *t)
 {
-	static const struct block blocks[] = {
-		{ BENCH_STATISTICS, "metric", NAME_WIDTH, NUMBER_WIDTH, true, true },
-		{ BENCH_DERIVED, "derived", LONG_NAME, NUMBER_WIDTH, false, true },
-		{ BENCH_TRANSITIONS, "transitions", NAME_WIDTH, SHARE_WIDTH, false, true },
-		{ BENCH_CHECKS, "check", LONG_NAME, NUMBER_WIDTH, false, false },
-		{ BENCH_SIMULATION, "simulation", LONG_NAME, NUMBER_WIDTH, false, true },
-	};
-	struct bench_row *rows;
 	bool failed;
-	unsigned n = 0, rows_count = bench_rows(t->b, &rows, &failed);
+	struct report rows = bench_rows(t->b, &failed);
 	struct bench_result total;
 	unsigned rounds = 0;
 	char *names = cache_names(t->b->options->workload);
 
-	for (unsigned i = 0; i < t->b->runs_count; i++) {
-		n += bench_has_values(t->b, &t->b->runs[i]);
-		if (!rounds)
-			rounds = bench_total(t->b, &t->b->runs[i], &total);
-	}
+	for (unsigned i = 0; i < t->b->runs_count && !rounds; i++)
+		rounds = bench_total(t->b, &t->b->runs[i], &total);
 	fprintf(t->out, "\n%s: counters of %u round%s in all, gauges are means of %u instants\n",
 		names, rounds, rounds == 1 ? "" : "s", (unsigned)total.instants);
 	free(names);
-	for (unsigned i = 0; i < TOOL_COUNT(blocks); i++) {
-		if (has_section(rows, rows_count, blocks[i].section))
-			print_block(t, &blocks[i], rows, rows_count, n);
-	}
-	bench_rows_free(rows, rows_count);
+	print_report(t, &rows);
+	report_free(&rows);
 }
 
 /* Published figures that the machine was calibrated with are no predictions: these are marked. */
 static void print_published(const struct text *t)
 {
-	static const unsigned widths[] = { LONG_NAME, 18, 18, 12, 12 };
+	static const unsigned widths[] = { REPORT_NAME_WIDTH, 18, 18, 12, 12 };
 	struct sim_figure figure;
 	struct table *table;
 	bool more = t->b->options->sim && t->b->options->sim->published &&
@@ -623,7 +518,7 @@ static void print_published(const struct text *t)
 		table_add(table, tool_copy(figure.fitted ? "yes" : "no"));
 	}
 	fputc('\n', t->out);
-	table_print(table, t->out, t->width, RULE_WIDTH, t->bold, t->plain);
+	table_print(table, t->out, t->width, REPORT_RULE_WIDTH, t->bold, t->plain);
 	table_free(table);
 	fprintf(t->out, "(what was used to fit the machine is no prediction)\n");
 	if (strcmp(sim_published_machine(t->b->options), t->b->options->sim->machine.name))
