@@ -82,16 +82,16 @@ static int report(const struct bench *b)
 	if (!out)
 		return TOOL_EXIT_USAGE;
 	switch (b->options->format) {
-	case BENCH_TABLE:
+	case REPORT_TABLE:
 		bench_text(b, out, tool_width(stdout), tool_colour(stdout));
 		break;
-	case BENCH_JSON:
+	case REPORT_JSON:
 		bench_json(b, out);
 		break;
-	case BENCH_CSV:
+	case REPORT_CSV:
 		bench_csv(b, out);
 		break;
-	case BENCH_MARKDOWN:
+	case REPORT_MARKDOWN:
 		bench_markdown(b, out);
 		break;
 	}
@@ -131,7 +131,7 @@ static int finish(const struct bench *b)
 	}
 	error = report(b);
 	/* A table says it itself; a document for programs has no place for it. */
-	if (b->options->format != BENCH_TABLE)
+	if (b->options->format != REPORT_TABLE)
 		bench_warnings(b, stderr);
 	if (!error && plot)
 		error = bench_plot(b, plot);

@@ -31,13 +31,6 @@
 #include "report.h"
 #include "sim.h"
 
-enum bench_format {
-	BENCH_TABLE,
-	BENCH_JSON,
-	BENCH_CSV,
-	BENCH_MARKDOWN,
-};
-
 /* Gauges are means of this many instants of a run. */
 #define BENCH_INSTANTS 10u
 
@@ -87,7 +80,7 @@ struct bench_options {
 	bool pin;
 	bool scaling;
 	bool no_progress;
-	enum bench_format format;
+	enum report_format format;
 	const char *plot;
 	const char *before;
 	const char *after;

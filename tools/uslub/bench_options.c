@@ -197,24 +197,6 @@ void bench_arg_count(struct argp_state *state, const char *name, const char *arg
 			   (unsigned long long)max, arg);
 }
 
-static void parse_format(struct argp_state *state, const char *arg, enum bench_format *format)
-{
-	static const char *const names[] = {
-		[BENCH_TABLE] = "table",
-		[BENCH_JSON] = "json",
-		[BENCH_CSV] = "csv",
-		[BENCH_MARKDOWN] = "markdown",
-	};
-
-	for (unsigned i = 0; i < TOOL_COUNT(names); i++) {
-		if (!strcmp(names[i], arg)) {
-			*format = (enum bench_format)i;
-			return;
-		}
-	}
-	argp_error(state, "--format takes table, json, csv or markdown, not '%s'", arg);
-}
-
 static void parse_transport(struct argp_state *state, const char *arg, struct bench_options *o)
 {
 	o->transport_given = true;
@@ -575,7 +557,7 @@ error_t bench_arg_report(int key, char *arg, struct argp_state *state, struct be
 		o->matrix[o->matrix_count++] = arg;
 		break;
 	case 'f':
-		parse_format(state, arg, &o->format);
+		report_arg_format(state, arg, &o->format);
 		break;
 	case KEY_PLOT:
 		o->plot = arg;

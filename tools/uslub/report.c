@@ -17,6 +17,24 @@
 #define SHARE_WIDTH  24u
 #define CHANGE_WIDTH 12u
 
+void report_arg_format(struct argp_state *state, const char *arg, enum report_format *format)
+{
+	static const char *const names[] = {
+		[REPORT_TABLE] = "table",
+		[REPORT_JSON] = "json",
+		[REPORT_CSV] = "csv",
+		[REPORT_MARKDOWN] = "markdown",
+	};
+
+	for (unsigned i = 0; i < TOOL_COUNT(names); i++) {
+		if (!strcmp(names[i], arg)) {
+			*format = (enum report_format)i;
+			return;
+		}
+	}
+	argp_error(state, "--format takes table, json, csv or markdown, not '%s'", arg);
+}
+
 /* ---- Rows ---- */
 
 struct report_cell *report_add(struct report *r, enum report_section section, unsigned decimals,

@@ -9,8 +9,19 @@
 #ifndef TOOLS_REPORT_H
 #define TOOLS_REPORT_H
 
+#include <argp.h>
 #include <stdbool.h>
 #include <stdio.h>
+
+enum report_format {
+	REPORT_TABLE,
+	REPORT_JSON,
+	REPORT_CSV,
+	REPORT_MARKDOWN,
+};
+
+/* report_arg_format - read the argument of --format; ends the program with a message when it is none */
+void report_arg_format(struct argp_state *state, const char *arg, enum report_format *format);
 
 /* Widths of a column of long names and of the rule under a heading, for tables that stand beside these. */
 #define REPORT_NAME_WIDTH 45u
