@@ -4,6 +4,7 @@
 #include <string.h>
 #include "numbers.h"
 #include "sheet.h"
+#include "text.h"
 #include "tool.h"
 
 /* What follows two values. */
@@ -17,31 +18,15 @@ static char *number(const struct sheet *sheet, double value)
 	return tool_format("%.12g", value);
 }
 
-/* Quotes a field that needs it. */
-static void print_field(FILE *out, const char *text)
-{
-	if (!strpbrk(text, ",\"\n")) {
-		fputs(text, out);
-		return;
-	}
-	fputc('"', out);
-	for (; *text; text++) {
-		if (*text == '"')
-			fputc('"', out);
-		fputc(*text, out);
-	}
-	fputc('"', out);
-}
-
 static void csv_line(FILE *out, const char *section, const char *name, const char *const values[],
 		     unsigned n)
 {
-	print_field(out, section);
+	text_csv(out, section);
 	fputc(',', out);
-	print_field(out, name);
+	text_csv(out, name);
 	for (unsigned i = 0; i < n; i++) {
 		fputc(',', out);
-		print_field(out, values[i]);
+		text_csv(out, values[i]);
 	}
 	fputc('\n', out);
 }

@@ -12,6 +12,7 @@ struct table {
 	unsigned columns;
 	unsigned *preferred;
 	bool *optional;
+	bool *left;
 	char **cells;
 	unsigned count;
 };
@@ -23,6 +24,8 @@ struct table *table_new(unsigned columns, const unsigned widths[])
 	t->columns = columns;
 	t->preferred = tool_alloc(columns, sizeof(*t->preferred));
 	t->optional = tool_alloc(columns, sizeof(*t->optional));
+	t->left = tool_alloc(columns, sizeof(*t->left));
+	t->left[0] = true;
 	memcpy(t->preferred, widths, columns * sizeof(*widths));
 	return t;
 }
@@ -32,6 +35,7 @@ void table_free(struct table *t)
 	for (unsigned i = 0; i < t->count; i++)
 		free(t->cells[i]);
 	free(t->cells);
+	free(t->left);
 	free(t->optional);
 	free(t->preferred);
 	free(t);
@@ -42,10 +46,25 @@ void table_optional(struct table *t, unsigned column)
 	t->optional[column] = true;
 }
 
+void table_left(struct table *t, unsigned column)
+{
+	t->left[column] = true;
+}
+
 void table_add(struct table *t, char *text)
 {
 	t->cells = tool_grow(t->cells, t->count + 1, sizeof(*t->cells));
 	t->cells[t->count++] = text;
+}
+
+/* The columns that a text takes on a terminal: its characters, not the bytes that UTF-8 has for them. */
+static size_t text_width(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += ((unsigned char)*text & 0xc0) != 0x80;
+	return n;
 }
 
 static unsigned content_width(const struct table *t, unsigned column)
@@ -53,7 +72,7 @@ static unsigned content_width(const struct table *t, unsigned column)
 	size_t most = 0;
 
 	for (unsigned i = column; i < t->count; i += t->columns) {
-		size_t length = strlen(t->cells[i]);
+		size_t length = text_width(t->cells[i]);
 
 		if (length > most)
 			most = length;
@@ -105,16 +124,20 @@ static bool lay_out(const struct table *t, unsigned width, unsigned widths[])
 
 static void print_row(const struct table *t, FILE *out, unsigned row, const unsigned widths[])
 {
+	unsigned blanks = 0;
+
 	for (unsigned i = 0; i < t->columns; i++) {
 		const char *cell = t->cells[row * t->columns + i];
-		int width = (int)widths[i];
+		unsigned width = widths[i], length = (unsigned)text_width(cell), room;
 
 		if (!width)
 			continue;
-		if (i)
-			fprintf(out, "%*s%*s", (int)NARROW_GAP, "", width - (int)NARROW_GAP, cell);
-		else
-			fprintf(out, "%-*s", width, cell);
+		/* Blanks behind a text are printed when something follows. */
+		blanks += i ? NARROW_GAP : 0;
+		width -= i ? NARROW_GAP : 0;
+		room = width > length ? width - length : 0;
+		fprintf(out, "%*s%s", (int)(blanks + (t->left[i] ? 0 : room)), "", cell);
+		blanks = t->left[i] ? room : 0;
 	}
 }
 

@@ -26,6 +26,11 @@ void table_free(struct table *table);
 void table_optional(struct table *table, unsigned column);
 
 /*
+ * table_left - the column is text, and set flush left as the first one is
+ */
+void table_left(struct table *table, unsigned column);
+
+/*
  * table_add - the next cell, row by row; the first row is the heading
  * @text: becomes the table's
  */

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Text of others, such as names of caches, in what is printed: it may hold anything.
+ */
+#ifndef TOOLS_TEXT_H
+#define TOOLS_TEXT_H
+
+#include <stdio.h>
+
+/*
+ * text_utf8  - the same text where it is UTF-8, else with ? for each byte that is not ASCII
+ * text_shown - for a terminal: control characters and backslashes as \n, \x1b, \\
+ *
+ * The caller frees them.
+ */
+char *text_utf8(const char *text);
+char *text_shown(const char *text);
+
+/*
+ * text_csv      - print a field, in quotes where it needs them
+ * text_markdown - print a cell of a table, or other text that Markdown must take as it is
+ */
+void text_csv(FILE *out, const char *text);
+void text_markdown(FILE *out, const char *text);
+
+#endif /* TOOLS_TEXT_H */
