@@ -12,6 +12,7 @@
 #include "bench_args.h"
 #include "numbers.h"
 #include "policy.h"
+#include "text.h"
 #include "tool.h"
 
 #define MOST_LOOPS   1000000000u
@@ -89,33 +90,10 @@ static char *list_workloads(void)
 	return list;
 }
 
-/* Prints @text in lines that begin at @indent and end before column 79. */
-static void print_wrapped(FILE *out, const char *text, unsigned indent)
-{
-	unsigned column = indent;
-
-	while (*text) {
-		unsigned length = (unsigned)strcspn(text, " ");
-
-		if (column > indent && column + 1 + length > 78) {
-			fprintf(out, "\n%*s", indent, "");
-			column = indent;
-		} else if (column > indent) {
-			fputc(' ', out);
-			column++;
-		}
-		fprintf(out, "%.*s", length, text);
-		column += length;
-		text += length;
-		text += strspn(text, " ");
-	}
-	fputc('\n', out);
-}
-
 void bench_print_entry(FILE *out, const char *name, const char *help)
 {
 	fprintf(out, "  %-16s ", name);
-	print_wrapped(out, help, 19);
+	text_wrapped(out, help, 19);
 }
 
 void bench_print_workloads(FILE *out)

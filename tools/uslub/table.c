@@ -10,6 +10,7 @@
 
 struct table {
 	unsigned columns;
+	unsigned gap;
 	unsigned *preferred;
 	bool *optional;
 	bool *left;
@@ -22,6 +23,7 @@ struct table *table_new(unsigned columns, const unsigned widths[])
 	struct table *t = tool_alloc(1, sizeof(*t));
 
 	t->columns = columns;
+	t->gap = GAP;
 	t->preferred = tool_alloc(columns, sizeof(*t->preferred));
 	t->optional = tool_alloc(columns, sizeof(*t->optional));
 	t->left = tool_alloc(columns, sizeof(*t->left));
@@ -51,6 +53,11 @@ void table_left(struct table *t, unsigned column)
 	t->left[column] = true;
 }
 
+void table_tight(struct table *t)
+{
+	t->gap = NARROW_GAP;
+}
+
 void table_add(struct table *t, char *text)
 {
 	t->cells = tool_grow(t->cells, t->count + 1, sizeof(*t->cells));
@@ -77,7 +84,7 @@ static unsigned content_width(const struct table *t, unsigned column)
 		if (length > most)
 			most = length;
 	}
-	return (unsigned)most + (column ? GAP : 0);
+	return (unsigned)most + (column ? t->gap : 0);
 }
 
 static unsigned sum(const unsigned widths[], unsigned n)
@@ -117,7 +124,7 @@ static bool lay_out(const struct table *t, unsigned width, unsigned widths[])
 	}
 	for (unsigned i = 1; i < t->columns && sum(widths, t->columns) > width; i++) {
 		if (widths[i])
-			widths[i] -= GAP - NARROW_GAP;
+			widths[i] -= t->gap - NARROW_GAP;
 	}
 	return true;
 }

@@ -31,6 +31,11 @@ void table_optional(struct table *table, unsigned column);
 void table_left(struct table *table, unsigned column);
 
 /*
+ * table_tight - one blank between columns is enough, where they are as wide as what they hold
+ */
+void table_tight(struct table *table);
+
+/*
  * table_add - the next cell, row by row; the first row is the heading
  * @text: becomes the table's
  */

@@ -85,3 +85,25 @@ void text_markdown(FILE *out, const char *text)
 	}
 	free(shown);
 }
+
+void text_wrapped(FILE *out, const char *text, unsigned indent)
+{
+	unsigned column = indent;
+
+	while (*text) {
+		unsigned length = (unsigned)strcspn(text, " ");
+
+		if (column > indent && column + 1 + length > 78) {
+			fprintf(out, "\n%*s", indent, "");
+			column = indent;
+		} else if (column > indent) {
+			fputc(' ', out);
+			column++;
+		}
+		fprintf(out, "%.*s", length, text);
+		column += length;
+		text += length;
+		text += strspn(text, " ");
+	}
+	fputc('\n', out);
+}

@@ -23,4 +23,10 @@ char *text_shown(const char *text);
 void text_csv(FILE *out, const char *text);
 void text_markdown(FILE *out, const char *text);
 
+/*
+ * text_wrapped - print words in lines that begin at column @indent and end before column 79; the first one goes
+ *	on where the line is, at @indent
+ */
+void text_wrapped(FILE *out, const char *text, unsigned indent);
+
 #endif /* TOOLS_TEXT_H */
