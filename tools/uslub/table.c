@@ -129,7 +129,9 @@ static bool lay_out(const struct table *t, unsigned width, unsigned widths[])
 	return true;
 }
 
-static void print_row(const struct table *t, FILE *out, unsigned row, const unsigned widths[])
+/* @gap: blanks that stay before a cell that is wider than its column */
+static void print_row(const struct table *t, FILE *out, unsigned row, const unsigned widths[],
+		      unsigned gap)
 {
 	unsigned blanks = 0;
 
@@ -140,8 +142,8 @@ static void print_row(const struct table *t, FILE *out, unsigned row, const unsi
 		if (!width)
 			continue;
 		/* Blanks behind a text are printed when something follows. */
-		blanks += i ? NARROW_GAP : 0;
-		width -= i ? NARROW_GAP : 0;
+		blanks += i ? gap : 0;
+		width -= i ? gap : 0;
 		room = width > length ? width - length : 0;
 		fprintf(out, "%*s%s", (int)(blanks + (t->left[i] ? 0 : room)), "", cell);
 		blanks = t->left[i] ? room : 0;
@@ -153,10 +155,10 @@ void table_print(const struct table *t, FILE *out, unsigned width, unsigned rule
 {
 	unsigned *widths = tool_alloc(t->columns, sizeof(*widths));
 	bool narrowed = lay_out(t, width, widths);
-	unsigned total = sum(widths, t->columns);
+	unsigned total = sum(widths, t->columns), gap = narrowed ? NARROW_GAP : t->gap;
 
 	fputs(heading_on, out);
-	print_row(t, out, 0, widths);
+	print_row(t, out, 0, widths, gap);
 	fprintf(out, "%s\n", heading_off);
 	if (rule_width) {
 		unsigned n = !narrowed && rule_width > total ? rule_width : total;
@@ -166,7 +168,7 @@ void table_print(const struct table *t, FILE *out, unsigned width, unsigned rule
 		fputc('\n', out);
 	}
 	for (unsigned row = 1; (row + 1) * t->columns <= t->count; row++) {
-		print_row(t, out, row, widths);
+		print_row(t, out, row, widths, gap);
 		fputc('\n', out);
 	}
 	free(widths);
