@@ -88,12 +88,17 @@ void text_markdown(FILE *out, const char *text)
 
 void text_wrapped(FILE *out, const char *text, unsigned indent)
 {
+	text_wrap(out, text, indent, 78);
+}
+
+void text_wrap(FILE *out, const char *text, unsigned indent, unsigned width)
+{
 	unsigned column = indent;
 
 	while (*text) {
 		unsigned length = (unsigned)strcspn(text, " ");
 
-		if (column > indent && column + 1 + length > 78) {
+		if (width && column > indent && column + 1 + length > width) {
 			fprintf(out, "\n%*s", indent, "");
 			column = indent;
 		} else if (column > indent) {

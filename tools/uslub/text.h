@@ -26,7 +26,9 @@ void text_markdown(FILE *out, const char *text);
 /*
  * text_wrapped - print words in lines that begin at column @indent and end before column 79; the first one goes
  *	on where the line is, at @indent
+ * text_wrap    - the same in at most @width columns, or in one line when that is 0
  */
 void text_wrapped(FILE *out, const char *text, unsigned indent);
+void text_wrap(FILE *out, const char *text, unsigned indent, unsigned width);
 
 #endif /* TOOLS_TEXT_H */
