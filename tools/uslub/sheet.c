@@ -13,9 +13,9 @@ static const char *const comparison[] = { "delta", "change" };
 /* CSV has bare numbers; people look at Markdown. */
 static char *number(const struct sheet *sheet, double value)
 {
-	if (sheet->markdown && value == floor(value))
-		return numbers_thousands(value);
-	return tool_format("%.12g", value);
+	if (value != floor(value))
+		return tool_format("%.12g", value);
+	return sheet->markdown ? numbers_thousands(value) : tool_format("%.0f", value);
 }
 
 static void csv_line(FILE *out, const char *section, const char *name, const char *const values[],
