@@ -281,11 +281,12 @@ static const char *read_document(struct snapshot *s, const json_t *document)
 
 static json_t *load(const char *path)
 {
-	FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
 	json_t *document = NULL;
 	json_error_t error;
+	FILE *file;
 
 	errno = 0;
+	file = strcmp(path, "-") ? fopen(path, "re") : stdin;
 	if (file)
 		document = json_loadf(file, JSON_REJECT_DUPLICATES, &error);
 	if (!file || ferror(file))
