@@ -6,13 +6,17 @@ of a script's and exits with 0, with 1 when a check failed, or with 77 when no t
 
 The program's path is the script's first argument, or in the environment as USLUB.
 """
+import fcntl
 import json
 import os
+import pty
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PRELOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "preload")
@@ -57,6 +61,27 @@ def uslub(*args, timeout=60, **env):
     p = subprocess.run([program(), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                        timeout=timeout, env=environment(**env), stdin=subprocess.DEVNULL)
     return Result(args, p.returncode, p.stdout, p.stderr)
+
+
+def on_terminal(*args, columns=100, stdout=True, **env):
+    """Runs the program with a terminal as stderr, and as stdout too unless told otherwise."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    p = subprocess.Popen([program(), *args], stdin=subprocess.DEVNULL, stderr=slave,
+                         stdout=slave if stdout else subprocess.DEVNULL,
+                         env=environment(TERM="xterm", **env))
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            chunk = os.read(master, 65536)
+        except OSError:
+            break
+        if not chunk:
+            break
+        text += chunk
+    os.close(master)
+    return Result(args, p.wait(), text.decode(), "")
 
 
 def bench_json(*args, **env):
