@@ -9,12 +9,12 @@
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "bench.h"
+#include "child.h"
 #include "policy.h"
 #include "tool.h"
 
@@ -144,15 +144,9 @@ static int spawn(pid_t *pid, const char *program, char *const argv[],
 	struct strings env = environment(allocator);
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attributes;
-	sigset_t defaults;
 	int error;
 
-	/* A worker whose reader is gone may die of it. */
-	sigemptyset(&defaults);
-	sigaddset(&defaults, SIGPIPE);
-	posix_spawnattr_init(&attributes);
-	posix_spawnattr_setsigdefault(&attributes, &defaults);
-	posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+	child_attributes(&attributes);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
 	if (quiet)

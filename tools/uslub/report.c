@@ -6,6 +6,7 @@
 #include "numbers.h"
 #include "report.h"
 #include "table.h"
+#include "text.h"
 #include "tool.h"
 
 /*
@@ -51,15 +52,36 @@ struct report_cell *report_add(struct report *r, enum report_section section, un
 	return row->cells;
 }
 
+static void free_row(struct report_row *row)
+{
+	free(row->cells);
+	free(row->name);
+}
+
 void report_free(struct report *r)
 {
-	for (unsigned i = 0; i < r->count; i++) {
-		free(r->rows[i].cells);
-		free(r->rows[i].name);
-	}
+	for (unsigned i = 0; i < r->count; i++)
+		free_row(&r->rows[i]);
 	free(r->rows);
 	r->rows = NULL;
 	r->count = 0;
+}
+
+void report_drop_zeros(struct report *r)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < r->count; i++) {
+		bool something = false;
+
+		for (unsigned k = 0; k < r->columns; k++)
+			something |= r->rows[i].cells[k].value != 0;
+		if (something)
+			r->rows[kept++] = r->rows[i];
+		else
+			free_row(&r->rows[i]);
+	}
+	r->count = kept;
 }
 
 bool report_compares(const struct report *r, const struct report_row *row)
@@ -228,7 +250,7 @@ static void add_row(struct table *table, const struct report *r, const struct bl
 	const struct report_cell *cells = row->cells;
 	bool two = r->columns == 2, compares = report_compares(r, row);
 
-	table_add(table, tool_copy(row->name));
+	table_add(table, text_shown(row->name));
 	for (unsigned i = 0; i < r->columns; i++)
 		table_add(table, cell_text(row, &cells[i]));
 	if (two && block->delta)

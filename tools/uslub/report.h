@@ -78,10 +78,11 @@ struct report {
  * report_add - add a row; returns its cells, all 0, for the caller to fill
  * @name: is copied
  *
- * report_free frees all rows.
+ * report_drop_zeros takes out the rows that are 0, or nothing, in every column; report_free frees all.
  */
 struct report_cell *report_add(struct report *r, enum report_section section, unsigned decimals,
 			       const char *name);
+void report_drop_zeros(struct report *r);
 void report_free(struct report *r);
 
 /*

@@ -18,9 +18,15 @@ static char *number(const struct sheet *sheet, double value)
 	return sheet->markdown ? numbers_thousands(value) : tool_format("%.0f", value);
 }
 
-static void csv_line(FILE *out, const char *section, const char *name, const char *const values[],
-		     unsigned n)
+static void csv_line(const struct sheet *sheet, const char *section, const char *name,
+		     const char *const values[], unsigned n)
 {
+	FILE *out = sheet->out;
+
+	if (sheet->cache) {
+		text_csv(out, sheet->cache);
+		fputc(',', out);
+	}
 	text_csv(out, section);
 	fputc(',', out);
 	text_csv(out, name);
@@ -34,8 +40,7 @@ static void csv_line(FILE *out, const char *section, const char *name, const cha
 static void markdown_line(FILE *out, const char *name, const char *const values[], unsigned n)
 {
 	fputs("| ", out);
-	for (const char *c = name; *c; c++)
-		fprintf(out, *c == '|' ? "\\|" : "%c", *c);
+	text_markdown(out, name);
 	for (unsigned i = 0; i < n; i++)
 		fprintf(out, " | %s", values[i]);
 	fputs(" |\n", out);
@@ -47,7 +52,7 @@ void sheet_line(const struct sheet *sheet, const char *section, const char *name
 	if (sheet->markdown)
 		markdown_line(sheet->out, name, values, n);
 	else
-		csv_line(sheet->out, section, name, values, n);
+		csv_line(sheet, section, name, values, n);
 }
 
 void sheet_head(const struct sheet *sheet, const char *name, const char *const values[], unsigned n)

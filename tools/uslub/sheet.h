@@ -13,11 +13,13 @@
 /*
  * struct sheet - where lines go
  * @columns: values of a line
+ * @cache: begins every line of CSV, the heading's included; NULL for lines that begin with the section
  */
 struct sheet {
 	FILE *out;
 	bool markdown;
 	unsigned columns;
+	const char *cache;
 };
 
 /*
