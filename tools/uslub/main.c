@@ -23,6 +23,7 @@ static const struct command commands[] = {
 	{ "bench", "measure workloads under policies, or on several allocators", command_bench },
 	{ "bench-worker", NULL, command_bench_worker },
 	{ "diff", "show what changed in caches from one reading to another", command_diff },
+	{ "info", "tell what the caches of a process or of the kernel hold", command_info },
 	{ "map", "show how full each slab of a cache is", command_map },
 	{ "sim", "run workloads on a simulated machine of up to 384 CPUs", command_sim },
 	{ "snapshot", "write the statistics of a process or of the kernel to a file",
