@@ -152,6 +152,17 @@ double info_free(const struct info_row *row);
 double info_partial_percent(const struct info_row *row);
 double info_used_percent(const struct info_row *row);
 
+/*
+ * struct info_measure - a number of a row: a value by its name, or what a function computes
+ * info_measure - the number
+ */
+struct info_measure {
+	const char *stat;
+	double (*number)(const struct info_row *row);
+};
+
+double info_measure(const struct info_row *row, const struct info_measure *measure);
+
 /* info_ratio - @part in per cent of @whole, NAN when that is nothing */
 double info_ratio(double part, double whole);
 

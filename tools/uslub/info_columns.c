@@ -92,15 +92,14 @@ enum {
 
 /*
  * struct column - a column of lists
- * @stat: the value that it shows, or else
- * @number, @text: what computes it
+ * @measure: the number that it shows
+ * @text: what makes its text, where it shows one
  */
 struct column {
 	struct info_heading heading;
 	unsigned views;
 	enum info_kind kind;
-	const char *stat;
-	double (*number)(const struct info_row *row);
+	struct info_measure measure;
 	char *(*text)(const struct info_row *row);
 };
 
@@ -108,63 +107,46 @@ struct column {
 #define DATA  INFO_ONLY_DATA
 #define GOES  INFO_OPTIONAL
 
-/* clang-format off: a table */
+#define STAT(name)     .measure = { .stat = (name) }
+#define FROM(function) .measure = { .number = (function) }
+#define TEXT(function) .text = (function)
+
+/* clang-format off */
 static const struct column columns[] = {
-	{ { "Name", "name", 21, INFO_LEFT },
-	  LIST | ACTIVE | NODES | CPUS,
-	  INFO_TEXT,
-	  .text = text_name },
-	{ { "Node", "node", 5, 0 }, NODES, INFO_COUNT, .number = row_index },
-	{ { "CPU", "cpu", 4, 0 }, CPUS, INFO_COUNT, .number = row_index },
-	{ { "Objects", "objects", 9, 0 }, LIST | ACTIVE | NODES, INFO_COUNT, .stat = "objects" },
-	{ { "Total", "total_objects", 9, 0 }, NODES, INFO_COUNT, .stat = "total_objects" },
-	{ { "", "total_objects", 0, DATA }, LIST, INFO_COUNT, .stat = "total_objects" },
-	{ { "Objsize", "object_size", 8, 0 }, LIST, INFO_COUNT, .stat = "object_size" },
-	{ { "Space", "space_bytes", 8, SHOWN }, LIST | NOT_LOSS, INFO_BYTES, .number = info_space },
-	{ { "Loss", "loss_bytes", 8, SHOWN }, LIST | LOSS, INFO_BYTES, .number = info_loss },
-	{ { "Space", "space_bytes", 9, 0 }, NODES, INFO_BYTES, .number = info_space },
-	{ { "", "space_bytes", 0, DATA }, LIST, INFO_BYTES, .number = info_space },
-	{ { "", "loss_bytes", 0, DATA }, LIST | NODES, INFO_BYTES, .number = info_loss },
-	{ { "Slabs/Part/Cpu", "", 15, SHOWN }, LIST, INFO_TEXT, .text = text_slabs },
-	{ { "Slabs", "slabs", 8, 0 }, NODES, INFO_COUNT, .stat = "slabs" },
-	{ { "Partial", "partial", 8, 0 }, NODES, INFO_COUNT, .stat = "partial" },
-	{ { "", "slabs", 0, DATA }, LIST, INFO_COUNT, .stat = "slabs" },
-	{ { "", "partial", 0, DATA }, LIST, INFO_COUNT, .stat = "partial" },
-	{ { "", "cpu_slabs", 0, DATA }, LIST, INFO_COUNT, .stat = "cpu_slabs" },
-	{ { "O/S", "objs_per_slab", 4, GOES }, LIST, INFO_COUNT, .stat = "objs_per_slab" },
-	{ { "Alloc", "allocs", 12, 0 }, ACTIVE | CPUS, INFO_COUNT, .number = info_alloc },
-	{ { "Free", "frees", 12, 0 }, ACTIVE | CPUS, INFO_COUNT, .number = info_free },
-	{ { "%Fast", "", 8, SHOWN }, ACTIVE | CPUS, INFO_TEXT, .text = text_fast },
-	{ { "", "alloc_fast_percent", 0, DATA },
-	  ACTIVE | CPUS,
-	  INFO_PERCENT,
-	  .number = alloc_fast_percent },
-	{ { "", "free_fast_percent", 0, DATA },
-	  ACTIVE | CPUS,
-	  INFO_PERCENT,
-	  .number = free_fast_percent },
-	{ { "Refill", "sheaf_refill", 10, GOES }, CPUS, INFO_COUNT, .stat = "sheaf_refill" },
-	{ { "Flush", "sheaf_flush", 10, GOES }, CPUS, INFO_COUNT, .stat = "sheaf_flush" },
-	{ { "Fallb", "order_fallback", 6, 0 }, ACTIVE, INFO_COUNT, .stat = "order_fallback" },
-	{ { "O", "order", 2, 0 }, LIST | ACTIVE, INFO_COUNT, .stat = "order" },
-	{ { "CmpX", "cmpxchg_double_fail", 6, GOES },
-	  ACTIVE,
-	  INFO_COUNT,
-	  .stat = "cmpxchg_double_fail" },
-	{ { "UL", "cmpxchg_double_cpu_fail", 3, GOES },
-	  ACTIVE,
-	  INFO_COUNT,
-	  .stat = "cmpxchg_double_cpu_fail" },
-	{ { "%Fr", "partial_percent", 4, 0 },
-	  LIST | NODES,
-	  INFO_PERCENT,
-	  .number = info_partial_percent },
-	{ { "%Ef", "used_percent", 4, 0 },
-	  LIST | NODES,
-	  INFO_PERCENT,
-	  .number = info_used_percent },
-	{ { "Flg", "flags", 4, GOES }, LIST, INFO_TEXT, .text = text_flags },
-	{ { "", "age_seconds", 0, DATA }, LIST | ACTIVE, INFO_COUNT, .number = age_seconds },
+	{ { "Name", "name", 21, INFO_LEFT }, LIST | ACTIVE | NODES | CPUS, INFO_TEXT, TEXT(text_name) },
+	{ { "Node", "node", 5, 0 }, NODES, INFO_COUNT, FROM(row_index) },
+	{ { "CPU", "cpu", 4, 0 }, CPUS, INFO_COUNT, FROM(row_index) },
+	{ { "Objects", "objects", 9, 0 }, LIST | ACTIVE | NODES, INFO_COUNT, STAT("objects") },
+	{ { "Total", "total_objects", 9, 0 }, NODES, INFO_COUNT, STAT("total_objects") },
+	{ { "", "total_objects", 0, DATA }, LIST, INFO_COUNT, STAT("total_objects") },
+	{ { "Objsize", "object_size", 8, 0 }, LIST, INFO_COUNT, STAT("object_size") },
+	{ { "Space", "space_bytes", 8, SHOWN }, LIST | NOT_LOSS, INFO_BYTES, FROM(info_space) },
+	{ { "Loss", "loss_bytes", 8, SHOWN }, LIST | LOSS, INFO_BYTES, FROM(info_loss) },
+	{ { "Space", "space_bytes", 9, 0 }, NODES, INFO_BYTES, FROM(info_space) },
+	{ { "", "space_bytes", 0, DATA }, LIST, INFO_BYTES, FROM(info_space) },
+	{ { "", "loss_bytes", 0, DATA }, LIST | NODES, INFO_BYTES, FROM(info_loss) },
+	{ { "Slabs/Part/Cpu", "", 15, SHOWN }, LIST, INFO_TEXT, TEXT(text_slabs) },
+	{ { "Slabs", "slabs", 8, 0 }, NODES, INFO_COUNT, STAT("slabs") },
+	{ { "Partial", "partial", 8, 0 }, NODES, INFO_COUNT, STAT("partial") },
+	{ { "", "slabs", 0, DATA }, LIST, INFO_COUNT, STAT("slabs") },
+	{ { "", "partial", 0, DATA }, LIST, INFO_COUNT, STAT("partial") },
+	{ { "", "cpu_slabs", 0, DATA }, LIST, INFO_COUNT, STAT("cpu_slabs") },
+	{ { "O/S", "objs_per_slab", 4, GOES }, LIST, INFO_COUNT, STAT("objs_per_slab") },
+	{ { "Alloc", "allocs", 12, 0 }, ACTIVE | CPUS, INFO_COUNT, FROM(info_alloc) },
+	{ { "Free", "frees", 12, 0 }, ACTIVE | CPUS, INFO_COUNT, FROM(info_free) },
+	{ { "%Fast", "", 8, SHOWN }, ACTIVE | CPUS, INFO_TEXT, TEXT(text_fast) },
+	{ { "", "alloc_fast_percent", 0, DATA }, ACTIVE | CPUS, INFO_PERCENT, FROM(alloc_fast_percent) },
+	{ { "", "free_fast_percent", 0, DATA }, ACTIVE | CPUS, INFO_PERCENT, FROM(free_fast_percent) },
+	{ { "Refill", "sheaf_refill", 10, GOES }, CPUS, INFO_COUNT, STAT("sheaf_refill") },
+	{ { "Flush", "sheaf_flush", 10, GOES }, CPUS, INFO_COUNT, STAT("sheaf_flush") },
+	{ { "Fallb", "order_fallback", 6, 0 }, ACTIVE, INFO_COUNT, STAT("order_fallback") },
+	{ { "O", "order", 2, 0 }, LIST | ACTIVE, INFO_COUNT, STAT("order") },
+	{ { "CmpX", "cmpxchg_double_fail", 6, GOES }, ACTIVE, INFO_COUNT, STAT("cmpxchg_double_fail") },
+	{ { "UL", "cmpxchg_double_cpu_fail", 3, GOES }, ACTIVE, INFO_COUNT, STAT("cmpxchg_double_cpu_fail") },
+	{ { "%Fr", "partial_percent", 4, 0 }, LIST | NODES, INFO_PERCENT, FROM(info_partial_percent) },
+	{ { "%Ef", "used_percent", 4, 0 }, LIST | NODES, INFO_PERCENT, FROM(info_used_percent) },
+	{ { "Flg", "flags", 4, GOES }, LIST, INFO_TEXT, TEXT(text_flags) },
+	{ { "", "age_seconds", 0, DATA }, LIST | ACTIVE, INFO_COUNT, FROM(age_seconds) },
 };
 /* clang-format on */
 
@@ -197,9 +179,7 @@ static void add_row(struct info_sheet *sheet, const struct info_row *row, unsign
 		if (column->text)
 			info_text(sheet, column->text(row));
 		else
-			info_number(sheet, column->kind,
-				    column->number ? column->number(row)
-						   : info_value(row, column->stat));
+			info_number(sheet, column->kind, info_measure(row, &column->measure));
 	}
 }
 
@@ -258,10 +238,8 @@ static bool has_numbers(const struct info_row *row, unsigned view)
 	for (unsigned i = 0; i < TOOL_COUNT(columns); i++) {
 		const struct column *column = &columns[i];
 
-		if (column->views & view && column->stat && !isnan(info_value(row, column->stat)))
-			return true;
-		if (column->views & view && column->number && column->number != row_index &&
-		    !isnan(column->number(row)))
+		if (column->views & view && !column->text && column->measure.number != row_index &&
+		    !isnan(info_measure(row, &column->measure)))
 			return true;
 	}
 	return false;

@@ -138,6 +138,11 @@ double info_used_percent(const struct info_row *row)
 	return info_ratio(info_used(row), info_space(row));
 }
 
+double info_measure(const struct info_row *row, const struct info_measure *measure)
+{
+	return measure->number ? measure->number(row) : info_value(row, measure->stat);
+}
+
 /* ---- names ---- */
 
 const char *info_name(const struct info *info, const struct snapshot_cache *c)

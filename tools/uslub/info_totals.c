@@ -8,71 +8,60 @@
 
 /* ---- one number of all caches ---- */
 
-static double objects(const struct info_row *row)
-{
-	return info_value(row, "objects");
-}
-
-static double slabs(const struct info_row *row)
-{
-	return info_value(row, "slabs");
-}
-
-static double partial(const struct info_row *row)
-{
-	return info_value(row, "partial");
-}
-
-static double objects_partial(const struct info_row *row)
-{
-	return info_value(row, "objects_partial");
-}
-
-static double object_size(const struct info_row *row)
-{
-	return info_value(row, "object_size");
-}
-
-static double slab_size(const struct info_row *row)
-{
-	return info_value(row, "slab_size");
-}
-
 static double object_loss(const struct info_row *row)
 {
-	return slab_size(row) - object_size(row);
+	return info_value(row, "slab_size") - info_value(row, "object_size");
 }
 
 /*
  * struct quantity - a line
- * @number: of a cache
- * @weight: how often it counts in the average, NULL: once
+ * @measure: of a cache
+ * @weight: how often it counts in the average; nothing: once
  * @sum: whether the sum means something
  */
 struct quantity {
 	const char *label;
 	const char *key;
 	enum info_kind kind;
-	double (*number)(const struct info_row *row);
-	double (*weight)(const struct info_row *row);
+	struct info_measure measure;
+	struct info_measure weight;
 	bool sum;
 };
 
+#define STAT(name)                                                                                 \
+	{                                                                                          \
+		.stat = (name)                                                                     \
+	}
+#define FROM(function)                                                                             \
+	{                                                                                          \
+		.number = (function)                                                               \
+	}
+#define ONCE                                                                                       \
+	{                                                                                          \
+		.stat = NULL                                                                       \
+	}
+
+/* clang-format off */
 static const struct quantity quantities[] = {
-	{ "Objects", "objects", INFO_COUNT, objects, NULL, true },
-	{ "Slabs", "slabs", INFO_COUNT, slabs, NULL, true },
-	{ "Partial slabs", "partial", INFO_COUNT, partial, NULL, true },
-	{ "% of slabs partial", "partial_percent", INFO_PERCENT, info_partial_percent, slabs,
-	  false },
-	{ "Objects in them", "objects_partial", INFO_COUNT, objects_partial, NULL, true },
-	{ "Memory", "space_bytes", INFO_BYTES, info_space, NULL, true },
-	{ "Used of it", "used_bytes", INFO_BYTES, info_used, NULL, true },
-	{ "Loss", "loss_bytes", INFO_BYTES, info_loss, NULL, true },
-	{ "% used", "used_percent", INFO_PERCENT, info_used_percent, info_space, false },
-	{ "Object, asked for", "object_size", INFO_BYTES, object_size, objects, false },
-	{ "Object, in a slab", "slab_size", INFO_BYTES, slab_size, objects, false },
-	{ "Loss by object", "object_loss", INFO_BYTES, object_loss, objects, false },
+	{ "Objects", "objects", INFO_COUNT, STAT("objects"), ONCE, true },
+	{ "Slabs", "slabs", INFO_COUNT, STAT("slabs"), ONCE, true },
+	{ "Partial slabs", "partial", INFO_COUNT, STAT("partial"), ONCE, true },
+	{ "% of slabs partial", "partial_percent", INFO_PERCENT, FROM(info_partial_percent), STAT("slabs"), false },
+	{ "Objects in them", "objects_partial", INFO_COUNT, STAT("objects_partial"), ONCE, true },
+	{ "Memory", "space_bytes", INFO_BYTES, FROM(info_space), ONCE, true },
+	{ "Used of it", "used_bytes", INFO_BYTES, FROM(info_used), ONCE, true },
+	{ "Loss", "loss_bytes", INFO_BYTES, FROM(info_loss), ONCE, true },
+	{ "% used", "used_percent", INFO_PERCENT, FROM(info_used_percent), FROM(info_space), false },
+	{ "Object, asked for", "object_size", INFO_BYTES, STAT("object_size"), STAT("objects"), false },
+	{ "Object, in a slab", "slab_size", INFO_BYTES, STAT("slab_size"), STAT("objects"), false },
+	{ "Loss by object", "object_loss", INFO_BYTES, FROM(object_loss), STAT("objects"), false },
 };
+/* clang-format on */
+
+static double weight_of(const struct info_row *row, const struct quantity *q)
+{
+	return q->weight.stat || q->weight.number ? info_measure(row, &q->weight) : 1;
+}
 
 static void add_quantity(const struct info *info, struct info_sheet *sheet,
 			 const struct quantity *q)
@@ -82,7 +71,7 @@ static void add_quantity(const struct info *info, struct info_sheet *sheet,
 
 	for (unsigned i = 0; i < info->count; i++) {
 		struct info_row row = { .info = info, .cache = info->caches[i] };
-		double number = q->number(&row), weight = q->weight ? q->weight(&row) : 1;
+		double number = info_measure(&row, &q->measure), weight = weight_of(&row, q);
 
 		if (isnan(number) || isnan(weight))
 			continue;
