@@ -104,7 +104,7 @@ static int build(const struct info *info, struct info_document *document)
 }
 
 /*
- * A list is the same as slabinfo prints, and begins with its heading; only a process that was chosen for the
+ * A list is as slabinfo prints it, and begins with its heading; only a process that was chosen for the
  * user is named. Other reports, and JSON, say what they are about.
  */
 static void set_title(const struct info *info, struct info_document *document)

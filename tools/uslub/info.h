@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `uslub info`: what the caches of a process or of the kernel hold, as slabinfo tells it of a kernel.
+ * `uslub info`: what the caches of a process or of the kernel hold, as slabinfo tells it of the
+ * kernel's.
  *
  *   info.c              the command: read, choose, report
  *   info_options.c      its command line
@@ -13,8 +14,8 @@
  *   info_openmetrics.c  all values for a monitoring system
  *   info_control.c      the two things that can be asked of a kernel's cache
  *
- * A report is a list of sheets. Each is made once, of numbers and texts; the form decides how they look. What is
- * not known is NAN, and shown as "-" or left out, never as 0.
+ * A report is a list of sheets. Each is made once, of numbers and texts; the form decides how they
+ * look. What is not known is NAN, and shown as "-" or left out, never as 0.
  */
 #ifndef TOOLS_INFO_H
 #define TOOLS_INFO_H
@@ -57,7 +58,8 @@ enum info_sort {
  * @inverted: the other way round: the order, and aliases
  * @only_empty, @with_empty: caches without slabs only, or too
  * @unreclaimable: only caches whose memory the kernel does not count as reclaimable
- * @first_alias: a cache without a name of its own is called by its first alias, not only by its single one
+ * @first_alias: a cache without a name of its own is called by its first alias, not only where that
+ *	is its only one
  * @single_alias: aliases that are the only one of their cache are listed too
  * @bytes: sizes are printed in bytes
  * @labels: "name=value", further labels of every sample
@@ -118,13 +120,15 @@ struct info_row {
 /*
  * info_model.c
  *
- * info_choose - fill in @info but for its options and snapshot; returns an exit status, after a message
+ * info_choose - fill in @info but for its options and snapshot; returns an exit status, after a
+ *		message
  * info_sort   - put the chosen caches into an order; those without the number come last
  * info_name   - what a cache is called
  * info_flags  - a letter for each flag of a cache that is on, for the caller to free
  * info_value  - a value of a row by its name; attributes are the same for all rows of a cache
  * info_fact   - a number that is known about the place
- * info_places - the nodes or CPUs that the values of @count caches have parts of, in order; returns how many
+ * info_places - the nodes or CPUs that the values of @count caches have parts of, in order; returns
+ *		how many
  */
 int info_choose(struct info *info);
 void info_sort(struct info *info, enum info_sort sort);
@@ -136,8 +140,8 @@ unsigned info_places(const struct snapshot_cache *caches, unsigned count, enum i
 		     unsigned **indices);
 
 /*
- * Numbers that are computed, NAN where something needed for them is not known. Slabs count as of the preferred
- * order, since nothing tells which are not.
+ * Numbers that are computed, NAN where something needed for them is not known. Slabs count as of the
+ * preferred order, since nothing tells which are not.
  *
  * info_space  - bytes of all slabs
  * info_used   - bytes that users asked for in them
@@ -244,6 +248,7 @@ struct info_document {
  * info_shown  - how a cell looks in a table, for the caller to free; @bytes: sizes are exact
  * info_digits - a number for a program, exact where it is whole
  * info_note   - add a note
+ * info_say    - say on standard error what a form has no place for
  * info_document_free - and away with it
  */
 struct info_sheet *info_sheet(struct info_document *document, const char *key, const char *title,
@@ -256,14 +261,15 @@ char *info_shown(const struct info_cell *cell, bool bytes);
 char *info_digits(double number);
 void info_note(struct info_document *document, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+void info_say(const char *note);
 void info_document_free(struct info_document *document);
 
 /*
  * Each adds its sheets.
  *
  * info_list   - a line for each cache, by info_view
- * info_parts  - a line for each node or CPU of each cache, or of one; returns how many lines. No sheet
- *		without any
+ * info_parts  - a line for each node or CPU of each cache, or of one; returns how many lines. There
+ *		is no sheet without any
  * info_report - all about one cache
  * info_totals - all about the chosen ones together, and the memory of their process
  */
@@ -282,7 +288,7 @@ void info_print(const struct info *info, const struct info_document *document, F
 /* info_openmetrics.c */
 void info_openmetrics(const struct info *info, FILE *out);
 
-/* info_control.c: asks the running kernel to shrink or to validate the chosen caches; an exit status */
+/* info_control.c: asks the running kernel to shrink or validate the chosen caches; an exit status */
 int info_control(const struct info *info);
 
 #endif /* TOOLS_INFO_H */

@@ -2,8 +2,8 @@
 /*
  * The lists: which columns each has, and where a column comes from.
  *
- * A column of the table that has several numbers in it, as slabinfo's Slabs/Part/Cpu, is shown only; JSON and CSV
- * have each number in a column of its own.
+ * A column of the table that has several numbers in it, as slabinfo's Slabs/Part/Cpu, is shown only;
+ * JSON and CSV have each number in a column of its own.
  */
 #include <stdlib.h>
 #include "info.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's files that do something when 1 is written to them: `shrink` gives empty slabs back, `validate`
- * checks the slabs of a cache with debugging, and reports in the kernel's log.
+ * The kernel's files that do something when 1 is written to them: `shrink` gives empty slabs back,
+ * `validate` checks the slabs of a cache with debugging, and reports in the kernel's log.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -20,8 +20,8 @@ static const struct snapshot_parts *parts_of(const struct snapshot_value *v, enu
 }
 
 /*
- * Parts that are 0 are left out, so that an index that is not there is 0 when others are. Where there are none,
- * either all is 0, or nobody knows.
+ * Parts that are 0 are left out, so that an index that is not there is 0 when others are. Where there
+ * are none, either all is 0, or nobody knows.
  */
 static double part_of(const struct snapshot_value *v, enum info_place place, unsigned index)
 {
@@ -253,8 +253,8 @@ static bool shows_empty(const struct info *info)
 }
 
 /*
- * The size of a page of the machine, in a copy of whose files no word of it is: as many objects as fit
- * into a slab are in it, so that only one power of two can be the size of the slab.
+ * The size of a page of a machine whose copied files do not tell it: as many objects as fit into a
+ * slab are in it, so that only one power of two can be the size of the slab.
  */
 static double guess_page_size(const struct snapshot *s)
 {
@@ -268,7 +268,7 @@ static double guess_page_size(const struct snapshot *s)
 			continue;
 		slab = exp2(ceil(log2(n * size)));
 		if (slab < (n + 1) * size)
-			return ldexp(slab, -(int)order->value);
+			return slab / exp2(order->value);
 	}
 	return NAN;
 }

@@ -2,11 +2,12 @@
 /*
  * All values in the text format of OpenMetrics 1.0.
  *
- * Every statistic is a family, and all samples of a family stand together, so that the caches are walked once for
- * each. Parts of nodes are samples of their own where they add up to the whole; those of CPUs only when asked
- * for, since they are many. A family of values that this program does not know has no TYPE, which makes
- * it unknown; the word itself would be an error for readers of Prometheus' older format, which is this one but for
- * such details. There are no timestamps, which node_exporter refuses.
+ * Every statistic is a family, and all samples of a family stand together, so that the caches are
+ * walked once for each. Parts of nodes are samples of their own where they add up to the whole;
+ * those of CPUs only when asked for, since they are many. A family of values that this program
+ * does not know has no TYPE, which makes it unknown; the word itself would be an error for
+ * readers of Prometheus' older format, which is this one but for such details. There are no
+ * timestamps, which node_exporter refuses.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -23,7 +24,7 @@
  * @by_node: it has samples for every node
  */
 struct family {
-	char *name;
+	const char *name;
 	const char *suffix;
 	double scale;
 	bool by_node;
@@ -93,12 +94,15 @@ static void print_number(FILE *out, double number)
 }
 
 /*
- * Prints a sample. @label and @value are one more label, or NULL.
+ * Prints a sample. @label and @value are one more label, or NULL. A counter below 0 is none, and would
+ * make the whole document unreadable.
  */
 static void print_sample(const struct metrics *m, const struct family *f, const char *suffix,
 			 const struct snapshot_cache *c, const char *label, const char *value,
 			 double number)
 {
+	if (*f->suffix && number < 0)
+		return;
 	fprintf(m->out, "%s%s", f->name, suffix);
 	if (c || m->info->options->labels_count) {
 		bool first;
@@ -343,14 +347,25 @@ static void print_latency(const struct metrics *m, const struct family *f,
 	print_sample(m, f, "_sum", c, "path", l->name, l->sum / 1e9);
 }
 
+static bool is_sound(const struct snapshot_latency *l)
+{
+	for (unsigned b = 0; b < SNAPSHOT_BUCKETS; b++) {
+		if (l->counts[b] < 0)
+			return false;
+	}
+	return l->sum >= 0;
+}
+
 static void print_latencies(struct metrics *m)
 {
-	struct family f = { 0 };
+	struct family f = { .suffix = "" };
 
 	for (unsigned i = 0; i < m->info->count; i++) {
 		const struct snapshot_cache *c = m->info->caches[i];
 
 		for (unsigned k = 0; k < c->latencies_count; k++) {
+			if (!is_sound(&c->latencies[k]))
+				continue;
 			if (!f.name) {
 				f.name = family_name(m, "latency", "seconds");
 				print_head(m, f.name, "histogram", "seconds",
@@ -363,7 +378,7 @@ static void print_latencies(struct metrics *m)
 
 static void print_ages(struct metrics *m)
 {
-	struct family f = { 0 };
+	struct family f = { .suffix = "" };
 
 	for (unsigned i = 0; i < m->info->count; i++) {
 		const struct snapshot_cache *c = m->info->caches[i];
@@ -392,7 +407,7 @@ static void print_facts(struct metrics *m)
 	};
 
 	for (unsigned i = 0; i < TOOL_COUNT(facts); i++) {
-		struct family f = { .name = (char *)facts[i].name };
+		struct family f = { .name = facts[i].name, .suffix = "" };
 		double number = info_fact(m->info, facts[i].fact);
 
 		if (isnan(number))
@@ -421,7 +436,7 @@ void info_openmetrics(const struct info *info, FILE *out)
 	print_facts(&m);
 	fputs("# EOF\n", out);
 	if (info->snapshot->note)
-		tool_error("%s", info->snapshot->note);
+		info_say(info->snapshot->note);
 	for (unsigned i = 0; i < m.used_count; i++)
 		free(m.used[i]);
 	free(m.used);

@@ -198,8 +198,11 @@ static void csv_rows(const struct info_sheet *sheet, FILE *out)
 	fputc('\n', out);
 }
 
+/* CSV has no place for what the reader must know: it is said elsewhere. */
 static void print_csv(const struct info_document *document, FILE *out)
 {
+	for (unsigned i = 0; i < document->notes_count; i++)
+		info_say(document->notes[i]);
 	for (unsigned i = 0; i < document->count; i++) {
 		if (i)
 			fputc('\n', out);
@@ -216,17 +219,20 @@ static json_t *json_text(const char *text)
 	return string;
 }
 
-static json_t *json_cell(const struct info_cell *cell)
+static json_t *json_figure(double number)
 {
-	double number = cell->number;
-
-	if (cell->kind == INFO_TEXT)
-		return cell->text ? json_text(cell->text) : json_null();
 	if (!isfinite(number))
 		return json_null();
 	if (number == floor(number) && fabs(number) < 9e15)
 		return json_integer((json_int_t)number);
 	return json_real(number);
+}
+
+static json_t *json_cell(const struct info_cell *cell)
+{
+	if (cell->kind != INFO_TEXT)
+		return json_figure(cell->number);
+	return cell->text ? json_text(cell->text) : json_null();
 }
 
 static json_t *json_rows(const struct info_sheet *sheet)
@@ -271,9 +277,9 @@ static void print_json(const struct info *info, const struct info_document *docu
 	if (document->title)
 		json_object_set_new(top, "of", json_text(document->title));
 	if (info->snapshot->time)
-		json_object_set_new(top, "time", json_real(info->snapshot->time));
+		json_object_set_new(top, "time", json_figure(info->snapshot->time));
 	if (!isnan(info->page_size))
-		json_object_set_new(top, "page_size", json_integer((json_int_t)info->page_size));
+		json_object_set_new(top, "page_size", json_figure(info->page_size));
 	for (unsigned i = 0; i < document->notes_count; i++)
 		json_array_append_new(notes, json_text(document->notes[i]));
 	json_object_set_new(top, "notes", notes);
@@ -313,7 +319,4 @@ void info_print(const struct info *info, const struct info_document *document, F
 	default:
 		print_tables(info, document, out, width, colour);
 	}
-	/* CSV has no place for what the reader must know. */
-	for (unsigned i = 0; info->options->form == INFO_CSV && i < document->notes_count; i++)
-		tool_error("%s", document->notes[i]);
 }

@@ -3,12 +3,13 @@
  * Everything about one cache. What its slabs take is told by layer:
  *
  *   bytes of all slabs = objects the program has
- *                      + objects in sheaves of CPUs + in barns + in stashes + waiting for their grace period
+ *                      + objects in sheaves of CPUs + in barns + in stashes
+ *                      + objects that wait for their grace period
  *                      + free objects in slabs
  *                      + slack, where no object fits
  *
- * Objects that lie in sheaves are in use for their slab. What a layer that is not known holds is counted with
- * the first, which is called so then.
+ * Objects that lie in sheaves are in use for their slab. What a layer that is not known holds is
+ * counted with the first, which is called so then.
  */
 #include "info.h"
 #include "tool.h"

@@ -129,6 +129,14 @@ void info_note(struct info_document *document, const char *format, ...)
 	document->notes[document->notes_count++] = text;
 }
 
+void info_say(const char *note)
+{
+	char *shown = text_shown(note);
+
+	tool_error("%s", shown);
+	free(shown);
+}
+
 static void free_sheet(struct info_sheet *sheet)
 {
 	for (unsigned i = 0; i < sheet->count; i++)

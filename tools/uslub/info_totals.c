@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All caches together, and the memory of the process that they belong to. What is not known of a cache is left
- * out of a line; the column Caches tells of how many it was.
+ * All caches together, and the memory of the process that they belong to. What is not known of a
+ * cache is left out of a line; the column Caches tells of how many it was.
  */
 #include "info.h"
 #include "tool.h"
