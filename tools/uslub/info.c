@@ -7,6 +7,7 @@
 
 /* Lines of a list that is one of several. */
 #define EXTENDED_LINES 5u
+#define PAGE_LINES     10u
 
 /* Some figures of a process are not of this moment. */
 static void note_copies(const struct info *info, struct info_document *document)
@@ -49,28 +50,38 @@ static void add_notes(const struct info *info, struct info_document *document)
 		info_note(document, "All caches are empty: %u; -z lists them.", info->matched);
 }
 
-static void add_extended(const struct info *info, struct info_document *document)
-{
-	static const struct {
-		enum info_sort sort;
-		const char *key, *title;
-	} lists[] = {
-		{ INFO_BY_SIZE, "by_size", "Caches by size" },
-		{ INFO_BY_LOSS, "by_loss", "Caches by loss" },
-		{ INFO_BY_PARTIAL, "by_partial", "Caches by partial slabs" },
-	};
+/* Lists in several orders, the first lines of each. */
+struct order {
+	enum info_sort sort;
+	enum info_view view;
+	const char *key, *title;
+};
 
-	info_totals(info, document);
-	for (unsigned i = 0; i < TOOL_COUNT(lists); i++) {
+static void add_lists(const struct info *info, struct info_document *document,
+		      const struct order *orders, unsigned n, unsigned lines)
+{
+	for (unsigned i = 0; i < n; i++) {
 		struct info_options options = *info->options;
 		struct info sorted = *info;
 
-		options.lines = options.lines ? options.lines : EXTENDED_LINES;
-		options.sort = lists[i].sort;
+		options.lines = options.lines ? options.lines : lines;
+		options.sort = orders[i].sort;
 		sorted.options = &options;
 		info_sort(&sorted, options.sort);
-		info_list(&sorted, document, INFO_LIST, lists[i].key, lists[i].title);
+		info_list(&sorted, document, orders[i].view, orders[i].key, orders[i].title);
 	}
+}
+
+static void add_extended(const struct info *info, struct info_document *document)
+{
+	static const struct order orders[] = {
+		{ INFO_BY_SIZE, INFO_LIST, "by_size", "Caches by size" },
+		{ INFO_BY_LOSS, INFO_LIST, "by_loss", "Caches by loss" },
+		{ INFO_BY_PARTIAL, INFO_LIST, "by_partial", "Caches by partial slabs" },
+	};
+
+	info_totals(info, document);
+	add_lists(info, document, orders, TOOL_COUNT(orders), EXTENDED_LINES);
 }
 
 /* Builds the report; returns an exit status, after a message. */
@@ -149,6 +160,28 @@ static int report(const struct info *info)
 	if (!error)
 		error = write_out(info, text, size);
 	free(text);
+	info_document_free(&document);
+	return error;
+}
+
+int info_page(struct snapshot *snapshot, char *title, FILE *out)
+{
+	static const struct order orders[] = {
+		{ INFO_BY_SIZE, INFO_LIST, "by_size", "Caches by size" },
+		{ INFO_BY_ACTIVITY, INFO_ACTIVE, "by_activity", "Caches by activity" },
+	};
+	const struct info_options options = { 0 };
+	struct info info = { .options = &options, .snapshot = snapshot };
+	struct info_document document = { .title = title };
+	int error = info_choose(&info);
+
+	if (!error) {
+		add_notes(&info, &document);
+		info_memory(&info, &document);
+		add_lists(&info, &document, orders, TOOL_COUNT(orders), PAGE_LINES);
+		info_print(&info, &document, out, tool_width(out), tool_colour(out));
+	}
+	free(info.caches);
 	info_document_free(&document);
 	return error;
 }

@@ -271,7 +271,8 @@ void info_document_free(struct info_document *document);
  * info_parts  - a line for each node or CPU of each cache, or of one; returns how many lines. There
  *		is no sheet without any
  * info_report - all about one cache
- * info_totals - all about the chosen ones together, and the memory of their process
+ * info_memory - the memory of their process, by what it is for
+ * info_totals - all about the chosen ones together, and that
  */
 void info_list(const struct info *info, struct info_document *document, enum info_view view,
 	       const char *key, const char *title);
@@ -279,7 +280,16 @@ unsigned info_parts(const struct info *info, struct info_document *document, enu
 		    const struct snapshot_cache *only);
 void info_report(const struct info *info, struct info_document *document,
 		 const struct snapshot_cache *c);
+void info_memory(const struct info *info, struct info_document *document);
 void info_totals(const struct info *info, struct info_document *document);
+
+/*
+ * info_page - print a page about a process: what it needs, and its largest and busiest caches
+ * @title: over it; becomes the function's
+ *
+ * Returns 0 or an exit status, after a message.
+ */
+int info_page(struct snapshot *snapshot, char *title, FILE *out);
 
 /* info_print.c: a document in any form but that of OpenMetrics */
 void info_print(const struct info *info, const struct info_document *document, FILE *out,

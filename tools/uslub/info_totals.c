@@ -135,7 +135,7 @@ static double all_slabs(const struct info *info)
 	return sum;
 }
 
-static void add_process(const struct info *info, struct info_document *document)
+void info_memory(const struct info *info, struct info_document *document)
 {
 	double used = info_fact(info, "memory_used"), rss = info_fact(info, "rss");
 	double retained = info_fact(info, "memory_retained");
@@ -177,5 +177,5 @@ void info_totals(const struct info *info, struct info_document *document)
 	info_column(sheet, "Total", "total", 14, 0);
 	for (unsigned i = 0; i < TOOL_COUNT(quantities); i++)
 		add_quantity(info, sheet, &quantities[i]);
-	add_process(info, document);
+	info_memory(info, document);
 }

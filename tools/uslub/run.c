@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `uslub run`: start a program whose statistics can be seen, with policies, and say at its end what its caches
+ * were.
+ *
+ * The program's shared memory is made here and handed to it, so that it is still there when the program has
+ * ended, however it did.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "child.h"
+#include "command.h"
+#include "info.h"
+#include "policy.h"
+#include "snapshot_process.h"
+#include "tool.h"
+
+/* As of env(1) and timeout(1): this program itself failed. */
+#define RUN_FAILED 125
+
+/*
+ * struct arguments - the command line
+ * @policy: for USLUB_POLICY, or NULL
+ * @output: a file for the last snapshot, or NULL
+ * @command: ends with NULL
+ */
+struct arguments {
+	bool stats;
+	char *policy;
+	const char *output;
+	char **command;
+};
+
+enum {
+	KEY_STATS = 0x100,
+	KEY_POLICY,
+};
+
+static const struct argp_option options[] = {
+	{ "stats", KEY_STATS, NULL, 0, "Print a page of statistics at the end, to standard error",
+	  0 },
+	{ "output", 'o', "FILE", 0, "Write a snapshot of the end to FILE", 0 },
+	{ "policy", KEY_POLICY, "P=V,...", 0,
+	  "Policies of all caches; as `GLOB:P=V,...' of those whose names match. May be repeated",
+	  0 },
+	{ NULL, 'h', NULL, 0, "Same as --help", -1 },
+	{ 0 },
+};
+
+/* The library would only warn about a wrong one, in the midst of what the program prints. */
+static void check_policy(struct argp_state *state, const char *text)
+{
+	const char *values = strchr(text, ':');
+	struct uslub_policy policy = { 0 };
+	char *wrong;
+
+	if (strchr(text, ';'))
+		argp_error(state,
+			   "--policy takes one group of policies; give it again for another");
+	wrong = policy_parse(values ? values + 1 : text, &policy);
+	if (wrong)
+		argp_error(state, "--policy: %s", wrong);
+	free(wrong);
+}
+
+static void add_policy(struct argp_state *state, struct arguments *a, const char *text)
+{
+	char *before = a->policy;
+
+	check_policy(state, text);
+	a->policy = before ? tool_format("%s;%s", before, text) : tool_copy(text);
+	free(before);
+}
+
+static error_t parse_option(int key, char *arg, struct argp_state *state)
+{
+	struct arguments *a = state->input;
+
+	switch (key) {
+	case KEY_STATS:
+		a->stats = true;
+		break;
+	case KEY_POLICY:
+		add_policy(state, a, arg);
+		break;
+	case 'o':
+		a->output = arg;
+		break;
+	case 'h':
+		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
+		break;
+	case ARGP_KEY_ARG:
+		/* The rest is the program's. */
+		a->command = &state->argv[state->next - 1];
+		state->next = state->argc;
+		break;
+	case ARGP_KEY_NO_ARGS:
+		argp_error(state, "which program?");
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_option,
+	.args_doc = "[--] PROGRAM [ARG...]",
+	.doc = "Run a program that uses uslub so that `uslub info', `uslub top' and the other "
+	       "commands can see its caches while it runs.\v"
+	       "Examples:\n"
+	       "  uslub run --stats -- ./server --port 8080\n"
+	       "  uslub run --policy parking=on --policy 'session:barn-full=40' -- ./server\n\n"
+	       "Exit status: that of the program; 125 if `uslub run' itself fails, 126 if the "
+	       "program cannot be executed, 127 if it is not found, 128+N if signal N ends it.",
+};
+
+static int report(const struct arguments *a, struct export_reader *r)
+{
+	struct snapshot *s = snapshot_export(r);
+	int error = 0;
+
+	if (r->header.state != EXPORT_ENDED)
+		snapshot_note(s, "the program did not end by exit(): the figures are copies that "
+				 "it made a while before");
+	if (a->output)
+		error = snapshot_write(s, a->output);
+	if (a->stats && !error)
+		error = info_page(s, tool_format("%s, at its end", a->command[0]), stderr);
+	snapshot_free(s);
+	return error;
+}
+
+/* 0, or an exit status after a message. */
+static int prepare(const struct arguments *a, int *fd)
+{
+	char *value;
+
+	*fd = export_create();
+	if (*fd < 0) {
+		tool_error("cannot make memory for statistics: %s", strerror(errno));
+		return RUN_FAILED;
+	}
+	value = tool_format("fd:%d", *fd);
+	setenv("USLUB_EXPORT", value, 1);
+	if (a->policy)
+		setenv("USLUB_POLICY", a->policy, 1);
+	free(value);
+	return 0;
+}
+
+int command_run(int argc, char **argv)
+{
+	struct arguments arguments = { 0 };
+	struct export_reader reader;
+	struct child child;
+	int fd, status;
+
+	argp_err_exit_status = RUN_FAILED;
+	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &arguments);
+	status = prepare(&arguments, &fd);
+	if (status)
+		return status;
+	child = child_run(arguments.command);
+	status = child.status;
+	if (!export_open_fd(&reader, fd)) {
+		if (child.started && (arguments.stats || arguments.output))
+			tool_error("%s did not use uslub, or ignored the environment: there are no "
+				   "statistics",
+				   arguments.command[0]);
+	} else if ((arguments.stats || arguments.output) && report(&arguments, &reader) &&
+		   !status) {
+		status = RUN_FAILED;
+	}
+	export_close(&reader);
+	free(arguments.policy);
+	return status;
+}
