@@ -184,7 +184,7 @@ int command_bench(int argc, char **argv)
 	int error;
 
 	bench_parse(argc, argv, &options);
-	error = bench_run_all(&options);
+	error = options.kernel ? bench_kernel(&options) : bench_run_all(&options);
 	free(options.matrix);
 	return error;
 }

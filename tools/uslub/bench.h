@@ -11,6 +11,7 @@
  *   bench_text.c     reports for people
  *   bench_export.c   reports for programs: JSON, CSV, Markdown
  *   bench_plot.c     a picture
+ *   bench_kernel.c   what `mmap1 --kernel` does instead of most of this
  *   bench.c          the order of all this
  *
  * A *configuration* is an allocator with a policy, a variant of the workload and a set of CPUs. A
@@ -49,6 +50,8 @@
  * @arguments: of the workload that were given without an option's name
  * @memory_limit: bytes of resident memory at which a run is ended early
  * @before, @after, @matrix, @allocators: texts from the command line, or NULL
+ * @kernel: the kernel's own caches are measured, and @size is that of a mapping
+ * @processes: with @kernel: @threads says how many processes there are
  * @policy, @variant, @cpus: of a worker, which runs one configuration
  * @sim: of `uslub sim`, else NULL
  */
@@ -80,6 +83,8 @@ struct bench_options {
 	bool pin;
 	bool scaling;
 	bool no_progress;
+	bool kernel;
+	bool processes;
 	enum report_format format;
 	const char *plot;
 	const char *before;
@@ -209,6 +214,7 @@ bool bench_spawn_probe(const struct allocator *allocator);
 int bench_spawn(struct bench *b, const struct bench_run *run, unsigned round, void (*tick)(void *),
 		void *arg);
 void bench_catch_interrupts(void);
+bool bench_interrupted(void);
 
 /*
  * bench_groups.c
@@ -289,6 +295,9 @@ void bench_markdown(const struct bench *b, FILE *out);
 /* bench_plot.c: both return 0 or an exit status, after a message. */
 int bench_plot_check(const char *file);
 int bench_plot(const struct bench *b, const char *file);
+
+/* bench_kernel.c: measures and reports; returns the exit status. */
+int bench_kernel(const struct bench_options *options);
 
 /*
  * sim_sweep.c

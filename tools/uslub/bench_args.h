@@ -29,6 +29,8 @@ enum bench_key {
 	KEY_MEMORY_LIMIT,
 	KEY_PIN,
 	KEY_SCALING,
+	KEY_KERNEL,
+	KEY_PROCESSES,
 	KEY_PLOT,
 	KEY_NO_PROGRESS,
 	KEY_POLICY,
@@ -56,6 +58,7 @@ void bench_arg_count(struct argp_state *state, const char *name, const char *arg
  * bench_arg_report - an option that says what is compared or printed; ARGP_ERR_UNKNOWN for others
  * bench_check_policies - policies that are given can be read
  * bench_check_workload - there is one
+ * bench_check_size - objects of the workload can have the size that is given
  * bench_print_workloads, bench_print_policies - parts of --help
  */
 void bench_arg_workload(struct argp_state *state, const char *arg, struct bench_options *options);
@@ -63,6 +66,7 @@ error_t bench_arg_shape(int key, char *arg, struct argp_state *state, struct ben
 error_t bench_arg_report(int key, char *arg, struct argp_state *state, struct bench_options *o);
 void bench_check_policies(struct argp_state *state, const struct bench_options *o);
 void bench_check_workload(struct argp_state *state, const struct bench_options *o);
+void bench_check_size(struct argp_state *state, const struct bench_options *o);
 void bench_print_workloads(FILE *out);
 void bench_print_policies(FILE *out);
 void bench_print_entry(FILE *out, const char *name, const char *help);

@@ -18,6 +18,11 @@
 #define MOST_LOOPS   1000000000u
 #define MOST_THREADS 32768u
 
+/* Bytes of an object, and of a mapping of --kernel. */
+#define MOST_SIZE    ((size_t)1 << 20)
+#define MOST_MAPPING ((size_t)1 << 46)
+#define MAPPING	     ((size_t)128 << 20)
+
 static const struct argp_option options[] = {
 	{ NULL, 0, NULL, 0, "How it is run:", 1 },
 	{ "threads", 't', "N", 0, "Threads that work (default: one for each CPU)", 0 },
@@ -50,6 +55,12 @@ static const struct argp_option options[] = {
 	  "hackbench: messages from each sender to each receiver (default: 10000)", 0 },
 	{ "transport", KEY_TRANSPORT, "KIND", 0,
 	  "hackbench: ring (default), or socket: Unix stream sockets", 0 },
+	{ "kernel", KEY_KERNEL, NULL, 0,
+	  "mmap1: run the real loop of mmap and munmap, and compare the kernel's own caches before "
+	  "and after; --size is that of a mapping (default: 128M)",
+	  0 },
+	{ "processes", KEY_PROCESSES, NULL, 0, "With --kernel: --threads says how many processes",
+	  0 },
 	{ "memory-limit", KEY_MEMORY_LIMIT, "BYTES", 0,
 	  "End a run early when it uses more (default: half of what is free, at most 8G)", 0 },
 
@@ -320,6 +331,49 @@ static void check_statread(struct argp_state *state, const struct bench_options 
 				  "more, or --readers 0");
 }
 
+/* The kernel has policies and sizes of its own, and one loop. */
+static void check_kernel(struct argp_state *state, const struct bench_options *o)
+{
+	const struct {
+		bool given;
+		const char *name;
+	} others[] = {
+		{ o->before, "--before" },
+		{ o->after, "--after" },
+		{ o->matrix_count, "--matrix" },
+		{ o->allocators, "--allocator" },
+		{ o->scaling, "--scaling" },
+		{ o->plot, "--plot" },
+		{ o->ops, "--ops" },
+		{ o->rate > 0, "--rate" },
+		{ o->memory_limit, "--memory-limit" },
+	};
+
+	if (!o->kernel) {
+		if (o->processes)
+			argp_error(state, "--processes is for --kernel: objects of a cache belong "
+					  "to one process");
+		return;
+	}
+	if (o->workload->id != WL_mmap1)
+		argp_error(state, "--kernel is for the workload mmap1: the kernel does not do '%s'",
+			   o->workload->name);
+	for (unsigned i = 0; i < TOOL_COUNT(others); i++) {
+		if (others[i].given)
+			argp_error(state, "%s has no meaning with --kernel", others[i].name);
+	}
+}
+
+void bench_check_size(struct argp_state *state, const struct bench_options *o)
+{
+	if (o->size > MOST_SIZE)
+		argp_error(state, "--size takes a number from 1 to %zu, not %zu", MOST_SIZE,
+			   o->size);
+	if (o->size && o->size < o->workload->min_size)
+		argp_error(state, "objects of the workload '%s' have at least %zu bytes",
+			   o->workload->name, o->workload->min_size);
+}
+
 static void check_combination(struct argp_state *state, const struct bench_options *o)
 {
 	bool policies = o->before || o->after;
@@ -340,9 +394,8 @@ static void check_combination(struct argp_state *state, const struct bench_optio
 			   "--scaling has no meaning for the workload '%s', whose threads "
 			   "work together",
 			   o->workload->name);
-	if (o->size && o->size < o->workload->min_size)
-		argp_error(state, "objects of the workload '%s' have at least %zu bytes",
-			   o->workload->name, o->workload->min_size);
+	if (!o->kernel)
+		bench_check_size(state, o);
 }
 
 void bench_check_workload(struct argp_state *state, const struct bench_options *o)
@@ -373,6 +426,7 @@ static void check_all(struct argp_state *state, struct bench_options *o)
 	bench_check_policies(state, o);
 	check_groups(state, o);
 	check_statread(state, o);
+	check_kernel(state, o);
 	check_combination(state, o);
 }
 
@@ -425,7 +479,7 @@ static void set_defaults(struct bench_options *o)
 	if (!o->ops && o->seconds == 0)
 		o->seconds = 1;
 	if (!o->size && o->workload)
-		o->size = o->workload->size;
+		o->size = o->kernel ? MAPPING : o->workload->size;
 	if (!o->threads)
 		o->threads = bench_online_cpus(NULL);
 	if (!o->memory_limit)
@@ -441,7 +495,7 @@ error_t bench_arg_shape(int key, char *arg, struct argp_state *state, struct ben
 		bench_arg_unsigned(state, "repeat", arg, 1, 10000, &o->repeat);
 		break;
 	case KEY_SIZE:
-		bench_arg_count(state, "size", arg, 1024, (uint64_t)1 << 20, &bytes);
+		bench_arg_count(state, "size", arg, 1024, MOST_MAPPING, &bytes);
 		o->size = bytes;
 		break;
 	case KEY_BURST:
@@ -514,6 +568,12 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 		break;
 	case KEY_SCALING:
 		o->scaling = true;
+		break;
+	case KEY_KERNEL:
+		o->kernel = true;
+		break;
+	case KEY_PROCESSES:
+		o->processes = true;
 		break;
 	default:
 		return ARGP_ERR_UNKNOWN;

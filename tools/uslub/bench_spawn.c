@@ -45,6 +45,11 @@ void bench_catch_interrupts(void)
 	sigaction(SIGINT, &action, NULL);
 }
 
+bool bench_interrupted(void)
+{
+	return interrupts > 0;
+}
+
 /* A growing list of arguments or environment entries that ends with NULL. */
 struct strings {
 	char **list;
@@ -373,7 +378,7 @@ int bench_spawn(struct bench *b, const struct bench_run *run, unsigned round, vo
 	bool answered;
 	pid_t pid;
 
-	b->interrupted = interrupts > 0;
+	b->interrupted = bench_interrupted();
 	if (b->interrupted)
 		return 0;
 	program = b->options->sim ? sim_program() : tool_copy(SELF);
@@ -399,6 +404,6 @@ int bench_spawn(struct bench *b, const struct bench_run *run, unsigned round, vo
 	answered = !decode(text, result);
 	result->sim.host_ns = (double)(tool_now_ns() - begin);
 	free(text);
-	b->interrupted = interrupts > 0;
+	b->interrupted = bench_interrupted();
 	return b->interrupted ? 0 : report_end(run, status, answered);
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "diff.h"
+#include "snapshot_rows.h"
 #include "tool.h"
 
 const char *const diff_labels[DIFF_SIDES] = { "before", "after" };
@@ -96,70 +97,6 @@ static bool changed(const struct snapshot_cache *before, const struct snapshot_c
 	return false;
 }
 
-/* In the order of a snapshot: what is known, then the rest by name. */
-static int order(const struct snapshot_value *a, const struct snapshot_value *b)
-{
-	if (a->which != b->which)
-		return (unsigned)a->which < (unsigned)b->which ? -1 : 1;
-	return strcmp(a->name, b->name);
-}
-
-static void set_cell(struct report_cell *cell, const struct snapshot_value *v)
-{
-	if (v)
-		cell->value = v->value;
-	else
-		cell->missing = true;
-}
-
-/* A row for each value that one of the two has. */
-static void add_values(struct report *r, const struct snapshot_cache *before,
-		       const struct snapshot_cache *after)
-{
-	for (unsigned i = 0, k = 0; i < before->count || k < after->count;) {
-		const struct snapshot_value *a = i < before->count ? &before->values[i] : NULL;
-		const struct snapshot_value *b = k < after->count ? &after->values[k] : NULL;
-		int which = !a ? 1 : !b ? -1 : order(a, b);
-		struct report_cell *cells = report_add(r, REPORT_STATISTICS, 0,
-						       which <= 0 ? a->name : b->name);
-
-		set_cell(&cells[DIFF_BEFORE], which <= 0 ? a : NULL);
-		set_cell(&cells[DIFF_AFTER], which >= 0 ? b : NULL);
-		i += which <= 0;
-		k += which >= 0;
-	}
-}
-
-/* The statistics by number, NAN where there is none. */
-static double *statistics(const struct snapshot_cache *c)
-{
-	double *values = tool_alloc(USLUB_STAT_COUNT, sizeof(*values));
-
-	for (unsigned i = 0; i < USLUB_STAT_COUNT; i++)
-		values[i] = NAN;
-	for (unsigned i = 0; i < c->count; i++) {
-		if (c->values[i].which >= 0)
-			values[c->values[i].which] = c->values[i].value;
-	}
-	return values;
-}
-
-static void fill_rows(struct diff_pair *pair, bool all)
-{
-	const struct snapshot_cache *before = pair->caches[DIFF_BEFORE];
-	const struct snapshot_cache *after = pair->caches[DIFF_AFTER];
-	double *values[DIFF_SIDES] = { statistics(before), statistics(after) };
-
-	pair->rows.columns = DIFF_SIDES;
-	add_values(&pair->rows, before, after);
-	report_add_churn(&pair->rows, (const double *const *)values);
-	report_add_transitions(&pair->rows, (const double *const *)values);
-	if (!all)
-		report_drop_zeros(&pair->rows);
-	for (unsigned i = 0; i < DIFF_SIDES; i++)
-		free(values[i]);
-}
-
 /* ---- All of it ---- */
 
 static void add_note(struct diff *d, char *text)
@@ -192,7 +129,9 @@ static void add_pair(struct diff *d, const struct snapshot_cache *before,
 						"earlier",
 						c->name, diff_labels[i], c->age_ns / 1e9));
 	}
-	fill_rows(&pair, d->options->all);
+	pair.rows = snapshot_rows(before, after);
+	if (!d->options->all)
+		report_drop_zeros(&pair.rows);
 	d->pairs = tool_grow(d->pairs, d->pairs_count + 1, sizeof(*d->pairs));
 	d->pairs[d->pairs_count++] = pair;
 }

@@ -243,9 +243,7 @@ static void check_workload(struct argp_state *state, const struct bench_options 
 	if (groups && n > MOST_THREADS)
 		argp_error(state, "these groups have %u threads; at most %u can be simulated", n,
 			   MOST_THREADS);
-	if (o->size && o->size < o->workload->min_size)
-		argp_error(state, "objects of the workload '%s' have at least %zu bytes",
-			   o->workload->name, o->workload->min_size);
+	bench_check_size(state, o);
 }
 
 static void check_all(struct argp_state *state, struct parsed *p)

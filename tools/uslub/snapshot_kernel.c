@@ -37,8 +37,7 @@
  * 4. Trust
  *
  * A copy may come from anybody. Nothing but plain files is read, none through a link, at most FILE_MOST bytes
- * of each; opening does not wait for a writer, should something be a pipe after all. Names may hold anything:
- * what is not plain ASCII is shown in hexadecimal.
+ * of each; opening does not wait for a writer, should something be a pipe after all. Names may hold anything.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -53,6 +52,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "snapshot.h"
+#include "text.h"
 #include "tool.h"
 
 #define SYSFS	  "/sys/kernel/slab"
@@ -101,21 +101,7 @@ struct reader {
 	char text[FILE_MOST + 1];
 };
 
-/* ---- Names and troubles ---- */
-
-/* As the name is shown: no byte can harm a terminal or a document, and different names stay different. */
-static char *plain_name(const char *name)
-{
-	char *plain = tool_alloc(4 * strlen(name) + 1, 1), *p = plain;
-
-	for (; *name; name++) {
-		if (*name > ' ' - 1 && *name <= '~' && *name != '\\')
-			*p++ = *name;
-		else
-			p += sprintf(p, "\\x%02x", (unsigned char)*name);
-	}
-	return plain;
-}
+/* ---- Troubles ---- */
 
 /* @text becomes the trouble's. */
 static void note_trouble(struct trouble *t, char *text)
@@ -126,11 +112,12 @@ static void note_trouble(struct trouble *t, char *text)
 		t->first = text;
 }
 
+/* @why may be NULL: that it is one of these troubles says it all. */
 static void note_file(const struct reader *r, struct trouble *t, const char *file, const char *why)
 {
-	char *cache = plain_name(r->cache), *name = plain_name(file);
+	char *cache = text_shown(r->cache), *name = text_shown(file);
 
-	note_trouble(t, tool_format("%s/%s: %s", cache, name, why));
+	note_trouble(t, tool_format("%s/%s%s%s", cache, name, why ? ": " : "", why ? why : ""));
 	free(cache);
 	free(name);
 }
@@ -280,8 +267,8 @@ static const char *read_text(struct reader *r, int dir, const char *name)
 	return length ? NULL : "empty";
 }
 
-/* A number, or the one in brackets behind it. False: there is none. */
-static bool parse_number(const char **at, double *value)
+/* A number, or with @brackets the one behind it in brackets. False: there is none. */
+static bool parse_number(const char **at, bool brackets, double *value)
 {
 	bool negative = **at == '-';
 	const char *begin = *at + negative;
@@ -292,7 +279,7 @@ static bool parse_number(const char **at, double *value)
 		return false;
 	errno = 0;
 	number = strtoull(begin, &end, 10);
-	if (*end == '(' && isdigit((unsigned char)end[1])) {
+	if (brackets && *end == '(' && isdigit((unsigned char)end[1])) {
 		number = strtoull(end + 1, &end, 10);
 		if (*end++ != ')')
 			return false;
@@ -305,7 +292,7 @@ static bool parse_number(const char **at, double *value)
 }
 
 /* " N0=645 C5=1": what nodes and CPUs contributed, up to the end of the line. False: not all of it is that. */
-static bool parse_parts(const char *at, struct snapshot_value *v)
+static bool parse_parts(const char *at, bool brackets, struct snapshot_value *v)
 {
 	long last[2] = { -1, -1 };
 
@@ -322,7 +309,7 @@ static bool parse_parts(const char *at, struct snapshot_value *v)
 			return false;
 		last[cpu] = index;
 		at = end + 1;
-		if (!parse_number(&at, &value))
+		if (!parse_number(&at, brackets, &value))
 			return false;
 		if (value != 0)
 			snapshot_parts_add(cpu ? &v->cpus : &v->nodes, (unsigned)index, value);
@@ -351,17 +338,20 @@ static bool holds_value(const char *name)
  */
 static void read_file(struct reader *r, int dir, const char *name, struct snapshot_cache *c)
 {
-	bool known = uslub_stat_find(name) >= 0, line;
+	int which = uslub_stat_find(name);
+	bool known = which >= 0, brackets = which == USLUB_STAT_slabs_cpu_partial, line;
 	const char *at = r->text, *why;
 	struct snapshot_value *v;
-	char *plain;
+	char *valid;
 	double value;
 
 	why = read_text(r, dir, name);
-	if (!why && (!parse_number(&at, &value) || !strchr(" \n", *at)))
+	if (!why && !parse_number(&at, brackets, &value))
 		why = "no number";
 	else if (!why && !*at)
 		why = "ends early";
+	else if (!why && *at != ' ' && *at != '\n')
+		why = "no number";
 	if (why) {
 		if (*why && (known || strcmp(why, "no number") != 0))
 			note_file(r, &r->unread, name, why);
@@ -370,52 +360,56 @@ static void read_file(struct reader *r, int dir, const char *name, struct snapsh
 	line = strchr(at, '\n') && !strchr(at, '\n')[1];
 	if (!known && !line && strchr(at, '\n'))
 		return; /* a text of several lines */
-	plain = plain_name(name);
-	v = snapshot_cache_add(c, plain, value);
-	free(plain);
+	valid = text_utf8(name);
+	v = snapshot_cache_add(c, valid, value);
+	free(valid);
 	r->known += known;
-	if (parse_parts(at, v))
+	if (parse_parts(at, brackets, v))
 		return;
 	drop_parts(&v->nodes);
 	drop_parts(&v->cpus);
 	if (known || !line)
-		note_file(r, &r->cut, name, "shares of nodes and CPUs");
+		note_file(r, &r->cut, name, NULL);
 }
 
 /* ---- A cache ---- */
 
-/* Adds the cache in a directory, under the directory's name, unless it has no values. */
-static void read_cache(struct reader *r, int top, const char *name)
+/* Adds what the files in a directory say, unless they say nothing. */
+static void read_files(struct reader *r, int dir, const char *name)
 {
-	int dir = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct snapshot_cache *c;
-	struct entries files;
-	char *plain;
+	struct entries files = list_entries(dir, DT_REG, DT_REG);
+	char *valid = text_utf8(name);
+	struct snapshot_cache *c = snapshot_add(r->s, valid);
 
-	r->cache = name;
-	if (dir < 0 && errno == ENOENT)
-		return;
-	plain = plain_name(name);
-	if (dir < 0) {
-		r->denied |= errno == EACCES;
-		note_trouble(&r->empty, tool_format("%s: %s", plain, strerror(errno)));
-		free(plain);
-		return;
-	}
-	files = list_entries(dir, DT_REG, DT_REG);
-	c = snapshot_add(r->s, plain);
+	free(valid);
 	for (unsigned i = 0; i < files.count; i++) {
 		if (holds_value(files.list[i].name))
 			read_file(r, dir, files.list[i].name, c);
 	}
-	close(dir);
 	free_entries(&files);
-	if (c->count) {
-		free(plain);
+	if (c->count)
 		return;
-	}
 	snapshot_drop(r->s, r->s->count - 1);
-	note_trouble(&r->empty, plain);
+	note_trouble(&r->empty, text_shown(name));
+}
+
+/* Adds the cache in a directory, under the directory's name. */
+static void read_cache(struct reader *r, int top, const char *name)
+{
+	int dir = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int error = errno;
+	char *shown;
+
+	r->cache = name;
+	if (dir >= 0) {
+		read_files(r, dir, name);
+		close(dir);
+	} else if (error != ENOENT) {
+		r->denied |= error == EACCES;
+		shown = text_shown(name);
+		note_trouble(&r->empty, tool_format("%s: %s", shown, strerror(error)));
+		free(shown);
+	}
 }
 
 /* ---- Further names ---- */
@@ -427,14 +421,14 @@ static bool is_shared(const struct snapshot_cache *c)
 
 static struct snapshot_cache *cache_of(struct snapshot *s, const char *directory)
 {
-	char *plain = plain_name(directory);
+	char *name = text_utf8(directory);
 	struct snapshot_cache *found = NULL;
 
 	for (unsigned i = 0; i < s->count && !found; i++) {
-		if (!strcmp(s->caches[i].name, plain))
+		if (!strcmp(s->caches[i].name, name))
 			found = &s->caches[i];
 	}
-	free(plain);
+	free(name);
 	return found;
 }
 
@@ -444,12 +438,12 @@ static void read_links(struct reader *r, const struct entries *e)
 	for (unsigned i = 0; i < e->count; i++) {
 		const struct entry *entry = &e->list[i];
 		struct snapshot_cache *c = entry->target ? cache_of(r->s, entry->target) : NULL;
-		char *name = plain_name(entry->name);
+		char *name = text_utf8(entry->name);
 
 		if (c)
 			snapshot_cache_alias(c, name);
 		else if (entry->target)
-			note_trouble(&r->stray, tool_copy(name));
+			note_trouble(&r->stray, text_shown(name));
 		free(name);
 	}
 }
@@ -526,7 +520,7 @@ static struct snapshot_cache *repeated(struct reader *r, const struct snapshot_c
 			return shared;
 	}
 	if (aliases->value > 0 || !others_named(r->s, c))
-		note_trouble(&r->doubtful, tool_copy(c->name));
+		note_trouble(&r->doubtful, text_shown(c->name));
 	return NULL;
 }
 
@@ -625,8 +619,11 @@ static void read_host(struct snapshot *s)
 	snapshot_set_number(s, "page_size", (double)sysconf(_SC_PAGESIZE));
 }
 
-/* NULL when the directory is read, else what is wrong with it, for the caller to free. */
-static char *read_directory(struct snapshot *s, const char *path)
+/*
+ * NULL when the directory is read, else what is wrong with it, for the caller to free.
+ * @here: it is of this machine, as is everything in a sysfs
+ */
+static char *read_directory(struct snapshot *s, const char *path, bool here)
 {
 	int top = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct reader *r;
@@ -638,7 +635,7 @@ static char *read_directory(struct snapshot *s, const char *path)
 	r = tool_alloc(1, sizeof(*r));
 	r->s = s;
 	read_caches(r, top);
-	if (!fstatfs(top, &fs) && fs.f_type == SYSFS_MAGIC)
+	if (here || (!fstatfs(top, &fs) && fs.f_type == SYSFS_MAGIC))
 		read_host(s);
 	close(top);
 	if (r->known)
@@ -653,7 +650,7 @@ static char *read_directory(struct snapshot *s, const char *path)
 static struct snapshot *read_copy(const char *path)
 {
 	struct snapshot *s = snapshot_new(SNAPSHOT_KERNEL);
-	char *wrong = read_directory(s, path);
+	char *wrong = read_directory(s, path, false);
 
 	if (!wrong)
 		return s;
@@ -698,7 +695,7 @@ struct snapshot *snapshot_kernel(const char *sysfs)
 		s = read_copy(sysfs);
 	} else {
 		s = snapshot_new(SNAPSHOT_KERNEL);
-		wrong = read_directory(s, SYSFS);
+		wrong = read_directory(s, SYSFS, true);
 		if (wrong) {
 			snapshot_free(s);
 			s = fall_back(wrong);

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "snapshot.h"
+#include "text.h"
 #include "tool.h"
 
 static const char header[] = "slabinfo - version: 2.";
@@ -95,9 +96,11 @@ static bool parse_line(char *text, struct line *l)
 
 static void add_cache(struct snapshot *s, const char *name, const struct line *l)
 {
-	struct snapshot_cache *c = snapshot_add(s, name);
+	char *valid = text_utf8(name);
+	struct snapshot_cache *c = snapshot_add(s, valid);
 	unsigned order = 0;
 
+	free(valid);
 	snapshot_cache_add(c, "object_size", (double)l->objsize);
 	snapshot_cache_add(c, "objects", (double)l->active_objs);
 	snapshot_cache_add(c, "objs_per_slab", (double)l->objperslab);
@@ -107,15 +110,6 @@ static void add_cache(struct snapshot *s, const char *name, const struct line *l
 		snapshot_cache_add(c, "order", order);
 	snapshot_cache_add(c, "slabs", (double)l->num_slabs);
 	snapshot_cache_add(c, "total_objects", (double)l->num_objs);
-}
-
-static bool plain_text(const char *text)
-{
-	for (; *text; text++) {
-		if (*text < ' ' || *text > '~')
-			return false;
-	}
-	return true;
 }
 
 /* Returns how many lines could not be understood. */
@@ -128,7 +122,7 @@ static unsigned read_lines(struct snapshot *s, FILE *file)
 	while (fgets(text, sizeof(text), file)) {
 		if (*text == '#' || !strncmp(text, header, strlen(header)))
 			continue;
-		if (parse_line(text, &l) && plain_text(text))
+		if (parse_line(text, &l))
 			add_cache(s, text, &l);
 		else
 			bad++;
