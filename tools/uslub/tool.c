@@ -12,19 +12,33 @@
 
 const char *tool_name = "uslub";
 
+static _Thread_local char **diverted;
+
+void tool_divert(char **message)
+{
+	diverted = message;
+	if (message)
+		*message = NULL;
+}
+
 void tool_error(const char *format, ...)
 {
 	va_list args;
 
-	fprintf(stderr, "%s: ", tool_name);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	if (!diverted) {
+		fprintf(stderr, "%s: ", tool_name);
+		vfprintf(stderr, format, args);
+		fputc('\n', stderr);
+	} else if (!*diverted && vasprintf(diverted, format, args) < 0) {
+		*diverted = NULL;
+	}
 	va_end(args);
-	fputc('\n', stderr);
 }
 
 static void out_of_memory(void)
 {
+	tool_divert(NULL);
 	tool_error("out of memory");
 	exit(TOOL_EXIT_USAGE);
 }

@@ -28,6 +28,14 @@ extern const char *tool_name;
 void tool_error(const char *format, ...) TOOL_PRINTF(1, 2);
 
 /*
+ * tool_divert - keep the messages of this thread from stderr
+ * @message: gets the first of them, for the caller to free; NULL: print them again
+ *
+ * For who shows messages in a place of its own.
+ */
+void tool_divert(char **message);
+
+/*
  * tool_alloc - zeroed memory for an array
  * tool_grow - the same array with room for more
  * tool_format - a string made by printf
