@@ -16,5 +16,6 @@ int command_map(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_sim(int argc, char **argv);
 int command_snapshot(int argc, char **argv);
+int command_top(int argc, char **argv);
 
 #endif /* TOOLS_COMMAND_H */

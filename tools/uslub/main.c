@@ -29,6 +29,7 @@ static const struct command commands[] = {
 	{ "sim", "run workloads on a simulated machine of up to 384 CPUs", command_sim },
 	{ "snapshot", "write the statistics of a process or of the kernel to a file",
 	  command_snapshot },
+	{ "top", "show what caches do, again and again", command_top },
 };
 
 static const struct command *find_command(const char *name)
