@@ -151,7 +151,7 @@ void info_memory(const struct info *info, struct info_document *document)
 	info_column(sheet, "", "layer", 0, INFO_ONLY_DATA);
 	info_column(sheet, "Bytes", "bytes", 16, 0);
 	add_bytes(sheet, "slabs", "slabs of the caches", isnan(used) ? NAN : listed);
-	add_bytes(sheet, "large_sheaves", "large sheaves, caches not seen", used - listed);
+	add_bytes(sheet, "large_sheaves", "large sheaves and the like", used - listed);
 	add_bytes(sheet, "retained", "free pages that are kept", retained);
 	add_bytes(sheet, "metadata", "bookkeeping", metadata);
 	add_bytes(sheet, "allocator", "all that is the allocator's", ours);
