@@ -211,13 +211,15 @@ struct info_cell {
  * struct info_sheet - a table
  * @key: in JSON
  * @title: over it, may be NULL
- * @cache: the name of the cache that it is about, or NULL
+ * @cache: the name of the cache that it is about, or NULL; several caches may have the same
+ * @begins: it is the first one about its cache
  * @named: each row is a name and a value: JSON has them as members of one object
  */
 struct info_sheet {
 	char *key;
 	char *title;
 	char *cache;
+	bool begins;
 	bool named;
 	struct info_heading *headings;
 	unsigned columns;

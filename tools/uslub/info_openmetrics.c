@@ -70,6 +70,18 @@ static void print_label(const struct metrics *m, const char *name, const char *v
 	fputc('"', m->out);
 }
 
+/* Caches of a process may have the same name: from the second on they have a number, too. */
+static void print_cache(const struct metrics *m, const struct snapshot_cache *c, bool first)
+{
+	const struct snapshot_cache *same = c;
+
+	while (same > m->info->snapshot->caches && !strcmp(same[-1].name, c->name))
+		same--;
+	print_label(m, "cache", c->name, first);
+	if (c > same)
+		fprintf(m->out, ",number=\"%u\"", (unsigned)(c - same) + 1);
+}
+
 /* The labels that the user wants everywhere; returns whether there is none before the next one. */
 static bool print_own_labels(const struct metrics *m)
 {
@@ -110,7 +122,7 @@ static void print_sample(const struct metrics *m, const struct family *f, const 
 		fputc('{', m->out);
 		first = print_own_labels(m);
 		if (c)
-			print_label(m, "cache", c->name, first);
+			print_cache(m, c, first);
 		if (label)
 			print_label(m, label, value, false);
 		fputc('}', m->out);
@@ -337,7 +349,7 @@ static void print_latency(const struct metrics *m, const struct family *f,
 		else
 			snprintf(le, sizeof(le), "%.10g", ldexp(1, (int)b + 1) / 1e9);
 		fprintf(m->out, "%s_bucket{", f->name);
-		print_label(m, "cache", c->name, print_own_labels(m));
+		print_cache(m, c, print_own_labels(m));
 		print_label(m, "path", l->name, false);
 		print_label(m, "le", le, false);
 		fputc('}', m->out);

@@ -163,7 +163,7 @@ static bool same_name(const char *a, const char *b)
 
 static void parse_label(struct argp_state *state, char *arg, struct info_options *o)
 {
-	static const char *const taken[] = { "cache=", "node=", "cpu=", "path=", "le=" };
+	static const char *const taken[] = { "cache=", "number=", "node=", "cpu=", "path=", "le=" };
 	const char *c = arg;
 
 	while (isalpha((unsigned char)*c) || *c == '_' || (c > arg && isdigit((unsigned char)*c)))

@@ -59,14 +59,6 @@ static void print_line(FILE *out, const char *text)
 	free(shown);
 }
 
-/* Whether a sheet is the first one about its cache. */
-static bool first_of_cache(const struct info_document *document, unsigned i)
-{
-	return document->sheets[i]->cache &&
-	       (!i || !document->sheets[i - 1]->cache ||
-		strcmp(document->sheets[i]->cache, document->sheets[i - 1]->cache));
-}
-
 static void print_tables(const struct info *info, const struct info_document *document, FILE *out,
 			 unsigned width, bool colour)
 {
@@ -86,7 +78,7 @@ static void print_tables(const struct info *info, const struct info_document *do
 		if (lines)
 			fputc('\n', out);
 		lines = true;
-		if (first_of_cache(document, i)) {
+		if (sheet->begins) {
 			fputs("Cache ", out);
 			print_line(out, sheet->cache);
 			fputc('\n', out);
@@ -148,7 +140,7 @@ static void print_markdown(const struct info *info, const struct info_document *
 		if (i && lines)
 			fputc('\n', out);
 		lines = true;
-		if (first_of_cache(document, i))
+		if (sheet->begins)
 			markdown_heading(out, "## ", sheet->cache);
 		if (sheet->title)
 			markdown_heading(out, "### ", sheet->title);
@@ -286,7 +278,7 @@ static void print_json(const struct info *info, const struct info_document *docu
 	for (unsigned i = 0; i < document->count; i++) {
 		const struct info_sheet *sheet = document->sheets[i];
 
-		if (first_of_cache(document, i)) {
+		if (sheet->begins) {
 			into = json_object();
 			json_object_set_new(into, "name", json_text(sheet->cache));
 			json_array_append_new(reports, into);

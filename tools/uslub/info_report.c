@@ -191,8 +191,10 @@ void info_report(const struct info *info, struct info_document *document,
 {
 	struct info_row row = { .info = info, .cache = c };
 	const char *name = info_name(info, c);
+	unsigned first = document->count;
 
 	add_memory(&row, document, name);
+	document->sheets[first]->begins = true;
 	if (c->aliases_count)
 		add_aliases(c, document, name);
 	info_parts(info, document, INFO_NODE, c);
