@@ -456,7 +456,18 @@ static int by_number(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* All processes that export and can be looked at. */
+/* Does the process export, and has it any caches? This program itself, run with USLUB_EXPORT=1, has none. */
+static bool worth_reading(int pid)
+{
+	struct export_reader r;
+	bool worth = attach(&r, pid, true) && export_shared(&r, 0, &r.header, sizeof(r.header)) &&
+		     r.header.caches_used;
+
+	export_close(&r);
+	return worth;
+}
+
+/* All processes that can be looked at and have something to show. */
 static unsigned find_all(int **pids)
 {
 	DIR *dir = opendir("/proc");
@@ -465,13 +476,10 @@ static unsigned find_all(int **pids)
 
 	*pids = NULL;
 	while (dir && (e = readdir(dir))) {
-		struct export_reader r;
 		int pid = isdigit((unsigned char)*e->d_name) ? atoi(e->d_name) : 0;
 
-		if (pid <= 0 || pid == getpid() || !attach(&r, pid, true))
+		if (pid <= 0 || pid == getpid() || !worth_reading(pid))
 			continue;
-		if (r.fd >= 0)
-			close(r.fd);
 		*pids = tool_grow(*pids, n + 1, sizeof(**pids));
 		(*pids)[n++] = pid;
 	}

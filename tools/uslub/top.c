@@ -9,6 +9,7 @@
 #include "command.h"
 #include "numbers.h"
 #include "table.h"
+#include "text.h"
 #include "tool.h"
 #include "top.h"
 
@@ -24,7 +25,7 @@
 enum { KEY_ONCE = 0x1000 };
 
 static const struct argp_option options[] = {
-	{ "file", 'f', "FILE", 0,
+	{ "file", 'F', "FILE", 0,
 	  "A snapshot file that something writes again and again, or a copy of /sys/kernel/slab",
 	  1 },
 	{ NULL, 0, NULL, 0, "What is shown:", 2 },
@@ -103,7 +104,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'h':
 		argp_state_help(state, stdout, ARGP_HELP_STD_HELP);
 		break;
-	case 'f':
+	case 'F':
 		top->source.path = arg;
 		break;
 	case 'd':
@@ -357,7 +358,7 @@ static void print_header(const struct top *top, const struct top_table *table, F
 
 	top_header(top, table, tool_width(stdout), lines);
 	for (unsigned i = 0; i < TOP_HEADER_LINES; i++) {
-		char *line = lines[i] ? top_text_cut(lines[i], 0) : NULL;
+		char *line = lines[i] ? text_shown(lines[i]) : NULL;
 
 		if (line)
 			fprintf(out, "%s\n", line);
@@ -398,7 +399,7 @@ static void print_rows(const struct top_table *shown, FILE *out)
 	for (unsigned row = 0; row < shown->count; row++) {
 		const struct top_row *r = &shown->rows[row];
 
-		table_add(t, top_text_cut(r->cache->cache->name, 0));
+		table_add(t, text_shown(r->cache->cache->name));
 		for (unsigned i = 1; i < TOP_COLUMNS; i++) {
 			if (shown->present[i])
 				table_add(t, top_figure_plain(top_columns[i].form, r->values[i]));

@@ -16,7 +16,7 @@
 #define ROWS_FOR_HEADER 12
 
 /* As many columns as a name may take before others are left out for it; and the least that is worth it. */
-#define NAME_WISH  20u
+#define NAME_WISH  16u
 #define NAME_LEAST 7u
 
 /* What figures that are not abbreviated take. */
@@ -459,20 +459,33 @@ static void draw_page(struct screen *s, int row)
 
 /* ---- the last line ---- */
 
-static char *sort_prompt(const struct screen *s)
+/*
+ * Lists the columns with their keys from a row on, in as many rows as they take; returns the last one.
+ * @drawn: or only finds out
+ */
+static int list_columns(const struct screen *s, int row, bool drawn)
 {
-	char *list = tool_copy("sort by:");
+	int column = 0;
 
-	for (unsigned i = 0; i < TOP_COLUMNS; i++) {
-		char *longer;
+	for (int i = -1; i < TOP_COLUMNS; i++) {
+		char *item;
 
-		if (!s->table.present[i])
+		if (i >= 0 && !s->table.present[i])
 			continue;
-		longer = tool_format("%s %c=%s", list, top_columns[i].key, top_columns[i].name);
-		free(list);
-		list = longer;
+		item = i < 0 ? tool_copy("sort by:")
+			     : tool_format("%c=%s", top_columns[i].key, top_columns[i].name);
+		if (column && column + (int)strlen(item) > COLS) {
+			column = 0;
+			row++;
+		}
+		if (drawn && !column)
+			fill_row(row, A_NORMAL);
+		if (drawn)
+			put(row, column, A_BOLD, item);
+		column += (int)strlen(item) + 1;
+		free(item);
 	}
-	return list;
+	return row;
 }
 
 static char *prompt_text(const struct screen *s)
@@ -480,8 +493,6 @@ static char *prompt_text(const struct screen *s)
 	const char *message = s->message ? s->message : "";
 
 	switch (s->prompt) {
-	case PROMPT_SORT:
-		return sort_prompt(s);
 	case PROMPT_FILTER:
 		return tool_format("/%s_ %s", s->typed, message);
 	case PROMPT_DELAY:
@@ -509,7 +520,9 @@ static void draw_last_line(const struct screen *s)
 
 	if (row < 1)
 		return;
-	if (prompt) {
+	if (s->prompt == PROMPT_SORT) {
+		list_columns(s, row - list_columns(s, 0, false), true);
+	} else if (prompt) {
 		put(row, 0, A_BOLD, prompt);
 	} else if (s->message) {
 		put(row, 0, look(s, PAIR_WARNING), s->message);
