@@ -155,10 +155,12 @@ static void free_troubles(struct reader *r)
 /*
  * struct entry - what stands in a directory
  * @target: of a link: the last part of where it leads; else NULL
+ * @cache: of a directory: the number of its cache in the snapshot, or -1
  */
 struct entry {
 	char *name;
 	char *target;
+	int cache;
 };
 
 struct entries {
@@ -221,6 +223,7 @@ static struct entries list_entries(int dir, int kind, int other)
 		e.list = tool_grow(e.list, e.count + 1, sizeof(*e.list));
 		entry = &e.list[e.count++];
 		entry->name = tool_copy(d->d_name);
+		entry->cache = -1;
 		entry->target = is == DT_LNK ? link_target(dir, d->d_name) : NULL;
 	}
 	if (stream)
@@ -342,7 +345,6 @@ static void read_file(struct reader *r, int dir, const char *name, struct snapsh
 	bool known = which >= 0, brackets = which == USLUB_STAT_slabs_cpu_partial, line;
 	const char *at = r->text, *why;
 	struct snapshot_value *v;
-	char *valid;
 	double value;
 
 	why = read_text(r, dir, name);
@@ -360,9 +362,7 @@ static void read_file(struct reader *r, int dir, const char *name, struct snapsh
 	line = strchr(at, '\n') && !strchr(at, '\n')[1];
 	if (!known && !line && strchr(at, '\n'))
 		return; /* a text of several lines */
-	valid = text_utf8(name);
-	v = snapshot_cache_add(c, valid, value);
-	free(valid);
+	v = snapshot_cache_add(c, name, value);
 	r->known += known;
 	if (parse_parts(at, brackets, v))
 		return;
@@ -375,38 +375,38 @@ static void read_file(struct reader *r, int dir, const char *name, struct snapsh
 /* ---- A cache ---- */
 
 /* Adds what the files in a directory say, unless they say nothing. */
-static void read_files(struct reader *r, int dir, const char *name)
+static void read_files(struct reader *r, int dir, struct entry *entry)
 {
 	struct entries files = list_entries(dir, DT_REG, DT_REG);
-	char *valid = text_utf8(name);
-	struct snapshot_cache *c = snapshot_add(r->s, valid);
+	struct snapshot_cache *c = snapshot_add(r->s, entry->name);
 
-	free(valid);
 	for (unsigned i = 0; i < files.count; i++) {
 		if (holds_value(files.list[i].name))
 			read_file(r, dir, files.list[i].name, c);
 	}
 	free_entries(&files);
-	if (c->count)
+	if (c->count) {
+		entry->cache = (int)r->s->count - 1;
 		return;
+	}
 	snapshot_drop(r->s, r->s->count - 1);
-	note_trouble(&r->empty, text_shown(name));
+	note_trouble(&r->empty, text_shown(entry->name));
 }
 
 /* Adds the cache in a directory, under the directory's name. */
-static void read_cache(struct reader *r, int top, const char *name)
+static void read_cache(struct reader *r, int top, struct entry *entry)
 {
-	int dir = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int dir = openat(top, entry->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int error = errno;
 	char *shown;
 
-	r->cache = name;
+	r->cache = entry->name;
 	if (dir >= 0) {
-		read_files(r, dir, name);
+		read_files(r, dir, entry);
 		close(dir);
 	} else if (error != ENOENT) {
 		r->denied |= error == EACCES;
-		shown = text_shown(name);
+		shown = text_shown(entry->name);
 		note_trouble(&r->empty, tool_format("%s: %s", shown, strerror(error)));
 		free(shown);
 	}
@@ -419,17 +419,12 @@ static bool is_shared(const struct snapshot_cache *c)
 	return c->name[0] == ':';
 }
 
-static struct snapshot_cache *cache_of(struct snapshot *s, const char *directory)
+static struct snapshot_cache *cache_of(struct snapshot *s, const struct entries *e, char *directory)
 {
-	char *name = text_utf8(directory);
-	struct snapshot_cache *found = NULL;
+	const struct entry key = { .name = directory };
+	const struct entry *found = bsearch(&key, e->list, e->count, sizeof(key), by_name);
 
-	for (unsigned i = 0; i < s->count && !found; i++) {
-		if (!strcmp(s->caches[i].name, name))
-			found = &s->caches[i];
-	}
-	free(name);
-	return found;
+	return found && found->cache >= 0 ? &s->caches[found->cache] : NULL;
 }
 
 /* While names are collected all are aliases, and the cache keeps the name of its directory. */
@@ -437,14 +432,15 @@ static void read_links(struct reader *r, const struct entries *e)
 {
 	for (unsigned i = 0; i < e->count; i++) {
 		const struct entry *entry = &e->list[i];
-		struct snapshot_cache *c = entry->target ? cache_of(r->s, entry->target) : NULL;
-		char *name = text_utf8(entry->name);
+		struct snapshot_cache *c;
 
+		if (!entry->target)
+			continue;
+		c = cache_of(r->s, e, entry->target);
 		if (c)
-			snapshot_cache_alias(c, name);
-		else if (entry->target)
-			note_trouble(&r->stray, text_shown(name));
-		free(name);
+			snapshot_cache_alias(c, entry->name);
+		else
+			note_trouble(&r->stray, text_shown(entry->name));
 	}
 }
 
@@ -573,7 +569,7 @@ static void read_caches(struct reader *r, int top)
 	for (unsigned i = 0; i < e.count; i++) {
 		links |= e.list[i].target != NULL;
 		if (!e.list[i].target)
-			read_cache(r, top, e.list[i].name);
+			read_cache(r, top, &e.list[i]);
 	}
 	if (links)
 		read_links(r, &e);

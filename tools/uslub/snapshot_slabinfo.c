@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "snapshot.h"
-#include "text.h"
 #include "tool.h"
 
 static const char header[] = "slabinfo - version: 2.";
@@ -96,11 +95,9 @@ static bool parse_line(char *text, struct line *l)
 
 static void add_cache(struct snapshot *s, const char *name, const struct line *l)
 {
-	char *valid = text_utf8(name);
-	struct snapshot_cache *c = snapshot_add(s, valid);
+	struct snapshot_cache *c = snapshot_add(s, name);
 	unsigned order = 0;
 
-	free(valid);
 	snapshot_cache_add(c, "object_size", (double)l->objsize);
 	snapshot_cache_add(c, "objects", (double)l->active_objs);
 	snapshot_cache_add(c, "objs_per_slab", (double)l->objperslab);
