@@ -6,7 +6,14 @@ void counters_layout(struct counters *c, unsigned nslots, unsigned nnodes)
 	size_t bytes = (CTR_COUNT + (size_t)nnodes * NODE_COUNTERS) * sizeof(uint64_t);
 
 	c->nslots = nslots;
-	c->stride = (unsigned)(align_up(bytes, (size_t)CACHE_LINE) / sizeof(uint64_t));
+	c->stride = 0;
+	counters_widen(c, bytes);
+}
+
+void counters_widen(struct counters *c, size_t bytes)
+{
+	c->stride += (unsigned)(align_up(bytes, (size_t)CACHE_LINE) / sizeof(uint64_t));
+	c->used_at = c->nslots * c->stride;
 }
 
 size_t counters_used_bytes(const struct counters *c)
@@ -16,7 +23,7 @@ size_t counters_used_bytes(const struct counters *c)
 
 size_t counters_bytes(const struct counters *c)
 {
-	return (size_t)c->nslots * c->stride * sizeof(uint64_t) + counters_used_bytes(c);
+	return c->used_at * sizeof(uint64_t) + counters_used_bytes(c);
 }
 
 void counters_use_slow(const struct counters *c, unsigned slot)

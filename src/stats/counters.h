@@ -47,11 +47,13 @@ struct counters {
 	uint64_t *words;
 	unsigned nslots;
 	unsigned stride;  /* words of a slot: whole cache lines */
+	unsigned used_at; /* words of all slots: where the bits begin */
 	unsigned latency; /* first column of the histograms (latency.h); 0: there are none */
 };
 
 /* Says how large the words must be; they are the caller's to get, zeroed. */
 hidden void counters_layout(struct counters *c, unsigned nslots, unsigned nnodes);
+hidden void counters_widen(struct counters *c, size_t bytes); /* room behind each slot's words */
 hidden size_t counters_bytes(const struct counters *c);
 hidden size_t counters_used_bytes(const struct counters *c); /* of the bits alone */
 hidden void counters_use_slow(const struct counters *c, unsigned slot);
@@ -71,7 +73,7 @@ static inline uint64_t *counter_word(const struct counters *c, unsigned slot, un
 
 static inline uint64_t *counters_used(const struct counters *c)
 {
-	return &c->words[(size_t)c->nslots * c->stride];
+	return &c->words[c->used_at];
 }
 
 static inline bool counters_in_use(const struct counters *c, unsigned slot)
@@ -86,18 +88,26 @@ static inline void counters_use(const struct counters *c, unsigned slot)
 		counters_use_slow(c, slot);
 }
 
-/* [any] The thread was on this slot a moment ago. A negative n is given as its two's complement. */
+/*
+ * [any] The thread was on this slot a moment ago, and the slot is in use. A negative n is given as its two's
+ * complement.
+ */
 static inline void counters_add_at(const struct counters *c, unsigned slot, unsigned which,
 				   uint64_t n)
 {
-	if (unlikely(slot >= c->nslots || !counters_in_use(c, slot) ||
+	if (unlikely(slot >= c->nslots ||
 		     seq_add(slot, counter_word(c, slot, which), n) != SEQ_DONE))
 		counters_add_slow(c, which, n);
 }
 
 static inline void counters_add(const struct counters *c, unsigned which, uint64_t n)
 {
-	counters_add_at(c, plat_slot(), which, n);
+	unsigned slot = plat_slot();
+
+	if (unlikely(slot >= c->nslots || !counters_in_use(c, slot)))
+		counters_add_slow(c, which, n);
+	else
+		counters_add_at(c, slot, which, n);
 }
 
 static inline void count(const struct counters *c, enum counter which)

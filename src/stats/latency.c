@@ -29,10 +29,8 @@ const char *uslub_latency_help(enum uslub_latency which)
 
 void latency_layout(struct counters *c)
 {
-	size_t bytes = USLUB_LATENCY_COUNT * COLUMNS * sizeof(uint64_t);
-
 	c->latency = c->stride;
-	c->stride += (unsigned)(align_up(bytes, (size_t)CACHE_LINE) / sizeof(uint64_t));
+	counters_widen(c, USLUB_LATENCY_COUNT * COLUMNS * sizeof(uint64_t));
 }
 
 static unsigned first_column(const struct counters *c, enum uslub_latency which)
