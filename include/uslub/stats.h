@@ -42,10 +42,12 @@ enum uslub_stat_kind {
  * @which: which one
  * @value: where to put it
  *
- * A counter is exact once the threads that use the cache are quiet; while they run
- * it may lag by the operations in flight. Costs O(possible CPUs) for counters, `objects` and
- * `objects_partial`, and takes no lock; only with policy partial-count=scan the latter two walk the partial
- * lists under their lock, which holds up slow paths meanwhile.
+ * A counter is exact once the threads that use the cache are quiet; while they run it may lag by the
+ * operations in flight, and never comes out below 0. Costs O(CPUs that have used the cache) for counters, and
+ * that times the number of nodes for `objects` and `objects_partial`, and takes no lock. Only `cpu_objects`,
+ * `barn_objects` and `stash_objects` try the lock of the page supply for an instant, to look at sheaves that may
+ * be gone; and with policy partial-count=scan `objects` and `objects_partial` walk the partial lists under their
+ * lock, which holds up slow paths meanwhile.
  *
  * Returns 0, or -EINVAL when @c or @value is NULL or @which is out of range.
  * Thread-safe; async-signal-safe unless the policy is partial-count=scan (it may wait for list_lock).

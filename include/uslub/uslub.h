@@ -350,7 +350,7 @@ int uslub_snapshot_write(int fd);
  *
  * Returns 0, also when it is done already; -ENOSYS, -EPERM: the system has no memfd_create(2) or forbids it;
  * -EMFILE, -ENFILE: no free descriptor; -ENOMEM: no memory or address space; -EFBIG: RLIMIT_FSIZE is too
- * small; -EAGAIN: another thread has just failed at it. Thread-safe.
+ * small. Thread-safe.
  */
 int uslub_export(void);
 

@@ -16,6 +16,7 @@
 #define noinline	  __attribute__((__noinline__))
 #define always_inline	  inline __attribute__((always_inline))
 #define coldpath	  __attribute__((__noinline__, __cold__))
+#define racy		  __attribute__((no_sanitize("thread")))
 #define hidden		  __attribute__((visibility("hidden")))
 #define cacheline	  __attribute__((aligned(CACHE_LINE)))
 #define printf_like(f, a) __attribute__((format(printf, f, a)))

@@ -77,6 +77,8 @@ static void *alloc_from_slabs(struct uslub_cache *c, unsigned node, unsigned fla
 
 	count(counters(c), CTR_alloc_slowpath);
 	object = nodes_alloc(c->nodes, node, node_flags(flags));
+	if (!(flags & (USLUB_NOWAIT | USLUB_NOLOCK)))
+		cache_tell(stepped, c);
 	return object;
 }
 
@@ -244,6 +246,8 @@ void cache_free_slabs(struct uslub_cache *c, void **objects, unsigned n, unsigne
 {
 	nodes_flush(c->nodes, objects, n, node_flags(flags));
 	counters_add(counters(c), CTR_free_slowpath, n);
+	if (!(flags & USLUB_NOLOCK))
+		cache_tell(stepped, c);
 }
 
 static always_inline enum seq_result push_or_flip(struct uslub_cache *c, unsigned cpu, void *object)

@@ -297,7 +297,7 @@ static struct uslub_cache *merge(const char *name, size_t size, const struct usl
 		copy_name(alias->name, name);
 		list_add(&c->aliases, &alias->link);
 		c->refcount++;
-		cache_tell(renamed, c);
+		cache_tell(aliased, c, alias->name);
 		return c;
 	}
 	return NULL;
@@ -341,8 +341,8 @@ static bool unmerge(struct uslub_cache *c)
 		c->refcount--;
 		alias = list_entry(c->aliases.next, struct alias, link);
 		list_del(&alias->link);
+		cache_tell(unaliased, c, alias->name);
 		arena_free(alias, sizeof(*alias));
-		cache_tell(renamed, c);
 	}
 	plat_unlock(&registry_lock);
 	return shared;

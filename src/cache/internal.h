@@ -248,14 +248,15 @@ hidden bool policy_resolve(const char *name, const struct uslub_policy *given,
 			   struct uslub_policy *out);
 
 /*
- * Who wants to know what becomes of the caches, from a higher layer; set once, never unset. created() and
- * gone() are called under the registry lock, renamed() as well: when a name has come or gone. stepped() is
- * called from slow paths now and then, where waiting is allowed, child() in the child of a fork, when all locks
- * are free again.
+ * Who wants to know what becomes of the caches, from a higher layer; set once, never unset. The pointer is
+ * defined there, so that the watcher is part of every program that has a cache, also of one that is linked
+ * with the archive. All but two are called under the registry lock. stepped() is called from slow paths, where
+ * waiting is allowed and no lock is held; child() in the child of a fork, when all locks are free again.
  */
 struct cache_watcher {
 	void (*created)(struct uslub_cache *c);
-	void (*renamed)(struct uslub_cache *c);
+	void (*aliased)(struct uslub_cache *c, const char *name);
+	void (*unaliased)(struct uslub_cache *c, const char *name);
 	void (*gone)(struct uslub_cache *c);
 	void (*stepped)(struct uslub_cache *c);
 	void (*child)(void);

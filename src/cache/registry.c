@@ -10,7 +10,6 @@
 
 struct plat_lock registry_lock = { .rank = RANK_REGISTRY };
 struct list registry = { &registry, &registry };
-const struct cache_watcher *cache_watcher;
 
 static bool enter(void)
 {

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include "cache/internal.h"
+#include "tiers/supply.h"
 
 /* ---- the table ------------------------------------------------------------------------------------ */
 
@@ -142,7 +143,8 @@ static bool peek(const struct recipe_view *view, uint64_t address, struct recipe
 	struct uslub_sheaf head;
 
 	(void)view;
-	if (!plat_peek((const void *)(uintptr_t)address, &head, sizeof(head)))
+	if (address % sizeof(uint64_t) ||
+	    !supply_peek((const void *)(uintptr_t)address, &head, sizeof(head)))
 		return false;
 	*sheaf = (struct recipe_sheaf){ (uintptr_t)head.cache, head.capacity, head.fill };
 	return true;

@@ -112,7 +112,7 @@ struct export_header {
 	uint32_t figures, figures_offset; /* of the process */
 	uint32_t caches, caches_offset, cache_bytes;
 	uint32_t caches_used;	 /* entries up to the last that was ever used */
-	uint32_t caches_missing; /* names that found no free entry */
+	uint32_t caches_missing; /* names that have no entry, for want of room */
 	uint32_t terms;		 /* of a recipe */
 	uint32_t arrays;	 /* of an entry */
 	uint32_t latencies, latencies_offset;
@@ -135,6 +135,7 @@ struct export_cache {
 	uint32_t
 		latency; /* bytes into a slot's counters where histograms begin; 0: there are none */
 	uint32_t pad;
+	uint64_t number; /* no two caches of a process have the same */
 	uint64_t address;
 	uint64_t class; /* what the descriptors of its slabs name */
 	uint64_t used;	/* address of the bits of slots in use */

@@ -78,12 +78,6 @@ void plat_huge(void *p, size_t size, bool allow);    /* may the kernel use huge 
 void plat_bind(void *p, size_t size, unsigned node); /* prefer memory of a node; may be denied */
 
 /*
- * plat_peek - copy memory of this process that may not be there
- * False where there is none, or where the system does not let a process do that.
- */
-bool plat_peek(const void *from, void *to, size_t size);
-
-/*
  * Memory that other programs of the same user may look at, and nobody else.
  *
  * plat_share_open  - make some, zeroed; @name is what it is called in /proc
@@ -91,6 +85,8 @@ bool plat_peek(const void *from, void *to, size_t size);
  *		      that. plat_share_drop() undoes it
  * plat_share_renew - in the child of a fork: memory of its own in place of the parent's, at the same address,
  *		      zeroed. Where that fails it is private, and nobody can look at it
+ * plat_share_ours  - is it this process's, and not that of a parent that it was made by without fork
+ *		      handlers? [any]
  *
  * 0 or -errno; -ENOSYS where there are no other programs.
  */
@@ -99,11 +95,14 @@ struct plat_share {
 	size_t size;
 	const char *name;
 	int fd;
+	unsigned pid;
+	uint32_t *mine;
 	uint64_t dev, ino;
 };
 int plat_share_open(struct plat_share *s, const char *name, size_t size);
 int plat_share_adopt(struct plat_share *s, const char *name, size_t size, int fd);
 void plat_share_drop(struct plat_share *s);
+bool plat_share_ours(const struct plat_share *s);
 int plat_share_renew(struct plat_share *s);
 
 /* ---- time, waiting, threads ----------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
  *    A statistic is read in two places: in its own process, and from outside by a program that may be of
  *    another version and must not call into the process. Both do it by the same recipes: the table stands in
  *    cache/stat.c, the evaluation here, and a process that exports its statistics publishes the table along
- *    with where its words lie (inspect/export.h). So the reader outside needs no knowledge of a cache's
+ *    with where its words lie (inspect/export_format.h). So the reader outside needs no knowledge of a cache's
  *    structures, and there is one place for each formula.
  *
  * 2. Structure

@@ -54,6 +54,7 @@
 #define RESERVE_LEAST	  ((size_t)4 << 20)
 #define RESERVE_MOST	  ((size_t)32 << 20)
 #define RESERVE_PART	  64
+#define PEEK_TRIES	  1000
 #define PEAK_NS		  1000000000ull
 #define ADDRESS_BITS_MAX  48
 #define SLOTS		  ((size_t)1 << (ADDRESS_BITS_MAX - SEGMENT_SHIFT))
@@ -150,6 +151,66 @@ const struct supply_figures *supply_figures(size_t *stride)
 {
 	*stride = sizeof(nodes[0]);
 	return &nodes[0].figures;
+}
+
+/* ---- onlookers ------------------------------------------------------------------------------------ */
+
+/* Under the node's lock: is the segment one of its own, and so there as long as the lock is held? */
+static bool is_of(const struct supply_node *n, const struct segment *seg)
+{
+	const struct segment *s;
+	size_t slot = (uintptr_t)seg >> SEGMENT_SHIFT;
+
+	if (slot >= SLOTS || !(plat_load(&ours[slot / 64]) >> slot % 64 & 1))
+		return false;
+	if (plat_nnodes() == 1)
+		return true;
+	list_for_each_entry(s, &n->segments, link)
+		if (s == seg)
+			return true;
+	return false;
+}
+
+/* Words that their owner may be changing at this moment. */
+racy static void copy_words(const uint64_t *from, uint64_t *to, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] = ((const volatile uint64_t *)from)[i];
+}
+
+/* Under the node's lock no used run comes to an end. */
+static bool peek_on(const struct supply_node *n, const void *p, void *to, size_t size)
+{
+	const struct page *page = is_of(n, segment_of(p)) ? supply_page_of(p) : NULL;
+	const char *end;
+
+	if (!page)
+		return false;
+	end = (const char *)page_address(page) + (plat_page_size() << page->order);
+	if ((size_t)(end - (const char *)p) < size)
+		return false;
+	copy_words(p, to, size / sizeof(uint64_t));
+	return true;
+}
+
+bool supply_peek(const void *p, void *to, size_t size)
+{
+	bool done = false;
+
+	for (unsigned node = 0; node < plat_nnodes() && !done; node++) {
+		struct supply_node *n = &nodes[node];
+		unsigned tries = PEEK_TRIES;
+
+		while (tries && !plat_trylock(&n->lock)) {
+			plat_relax();
+			tries--;
+		}
+		if (!tries)
+			continue;
+		done = peek_on(n, p, to, size);
+		plat_unlock(&n->lock);
+	}
+	return done;
 }
 
 void supply_places(struct supply_places *places)
@@ -390,9 +451,9 @@ static void purge_one(struct supply_node *n, struct page *page)
 		return;
 	list_del(&seg->link);
 	count(&n->figures.segments, (size_t)-1);
-	plat_unlock(&n->lock);
 	slot = (uintptr_t)seg >> SEGMENT_SHIFT;
 	plat_fetch_and(&ours[slot / 64], ~(1ull << slot % 64));
+	plat_unlock(&n->lock);
 	plat_unmap(seg, seg->size);
 	plat_lock(&n->lock);
 }

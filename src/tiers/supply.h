@@ -74,6 +74,12 @@ struct supply_figures {
 hidden const struct supply_figures *supply_figures(size_t *stride);
 
 /*
+ * supply_peek - copy memory of a used run
+ * False when there is none at that address any more, or a lock is busy for long. Never waits for one. [any]
+ */
+hidden bool supply_peek(const void *p, void *to, size_t size);
+
+/*
  * Where onlookers find all runs: a bitmap with a bit for every aligned segment of the address space, and what
  * lies where in a segment, in bytes.
  */

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,16 +17,18 @@
 #include <unistd.h>
 #include "base/sheaf.h"
 #include "export_reader.h"
+#include "text.h"
 #include "tool.h"
 
 /* Bounds on what is believed. */
 #define STATS_MOST     512u
 #define LATENCIES_MOST 64u
 #define WORDS_MOST     256u
-#define STRIDE_MOST    (64u << 10)
+#define NODES_MOST     64u
+#define SLOTS_MOST     4160u
 #define ELEMENTS_MOST  16384u
-#define ARRAY_MOST     (64u << 20)
-#define BYTES_MOST     (2ull << 30) /* of a whole reading */
+#define STRIDE_MOST    (64u << 10)
+#define ARRAYS_MOST    ((size_t)64 << 20) /* bytes of a cache's arrays together */
 #define TRIES	       100u
 #define LINE	       64u
 #define PATIENCE_S     20
@@ -35,8 +38,9 @@
 /* ---- a reading must end --------------------------------------------------------------------------- */
 
 /*
- * A page of the process may be served by itself (userfaultfd, FUSE) and so never come; the kernel lets
- * only a fatal signal end such a wait. So another thread ends the program.
+ * A page of the process may be served by itself (userfaultfd, FUSE) and so never come; the kernel lets only a
+ * fatal signal end such a wait. And sizes that are allowed each by itself can add up to work for hours. So
+ * another thread ends the program when a reading takes too long, from its beginning to its end.
  */
 static struct {
 	pthread_once_t once;
@@ -60,7 +64,7 @@ static void *watch(void *unused)
 		pthread_mutex_unlock(&patience.lock);
 		if (!late)
 			continue;
-		tool_error("process %d does not let its memory be read within %d s", patience.pid,
+		tool_error("process %d does not let itself be read within %d s", patience.pid,
 			   PATIENCE_S);
 		_exit(TOOL_EXIT_USAGE);
 	}
@@ -69,26 +73,28 @@ static void *watch(void *unused)
 
 static void start_watching(void)
 {
-	pthread_attr_t attr;
+	sigset_t all, before;
 	pthread_t thread;
 
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_create(&thread, &attr, watch, NULL);
-	pthread_attr_destroy(&attr);
+	/* Signals are for those who wait for them. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (!pthread_create(&thread, NULL, watch, NULL))
+		pthread_detach(thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-static void begin_wait(const struct export_reader *r)
+static void begin_reading(int pid)
 {
 	pthread_once(&patience.once, start_watching);
 	pthread_mutex_lock(&patience.lock);
 	if (!patience.reading++)
 		patience.begun = tool_now_ns();
-	patience.pid = r->pid;
+	patience.pid = pid;
 	pthread_mutex_unlock(&patience.lock);
 }
 
-static void end_wait(void)
+static void end_reading(void)
 {
 	pthread_mutex_lock(&patience.lock);
 	patience.reading--;
@@ -109,13 +115,11 @@ bool export_memory(struct export_reader *r, uint64_t address, void *to, size_t s
 	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)address, size };
 	ssize_t n;
 
-	if (!r->pid || r->memory_errno || address + size < address || r->bytes > BYTES_MOST)
+	if (!r->pid || r->memory_errno || address + size < address)
 		return false;
 	if (!size)
 		return true;
-	begin_wait(r);
-	n = process_vm_readv(r->pid, &local, 1, &remote, 1, 0);
-	end_wait();
+	n = process_vm_readv(r->tid, &local, 1, &remote, 1, 0);
 	r->calls++;
 	charge(r, address, size);
 	if (n < 0 && (errno == EPERM || errno == ENOSYS || errno == ESRCH))
@@ -136,15 +140,11 @@ static unsigned whole_pieces(const struct iovec *pieces, unsigned n, size_t byte
 void export_memory_v(struct export_reader *r, const struct iovec *local, const struct iovec *remote,
 		     unsigned n)
 {
-	for (unsigned i = 0; i < n; i++)
-		memset(local[i].iov_base, 0, local[i].iov_len);
-	while (n && r->pid && !r->memory_errno && r->bytes <= BYTES_MOST) {
+	while (n && r->pid && !r->memory_errno) {
 		unsigned batch = n < IOV_MAX ? n : IOV_MAX, done;
 		ssize_t got;
 
-		begin_wait(r);
-		got = process_vm_readv(r->pid, local, batch, remote, batch, 0);
-		end_wait();
+		got = process_vm_readv(r->tid, local, batch, remote, batch, 0);
 		r->calls++;
 		if (got < 0 && errno != EFAULT) {
 			r->memory_errno = errno;
@@ -154,7 +154,7 @@ void export_memory_v(struct export_reader *r, const struct iovec *local, const s
 		for (unsigned i = 0; i < done; i++)
 			charge(r, (uintptr_t)remote[i].iov_base, remote[i].iov_len);
 		if (done < batch) {
-			/* That one is not there. */
+			/* That one is not there, though its beginning may be. */
 			memset(local[done].iov_base, 0, local[done].iov_len);
 			done++;
 		}
@@ -282,30 +282,71 @@ static void explain(int pid, int error, bool library)
 			   pid);
 }
 
+/* Finds the export of a process by one of its threads; 0, or an error, or -1: there is none. */
+static int attach_thread(struct export_reader *r, int tid, bool *library)
+{
+	FILE *maps = open_maps(tid);
+	bool found;
+
+	if (!maps)
+		return errno;
+	errno = 0;
+	found = find_mapping(maps, &r->address, &r->inode, library);
+	if (!found && errno) {
+		int error = errno;
+
+		fclose(maps);
+		return error;
+	}
+	fclose(maps);
+	r->tid = tid;
+	return found ? 0 : -1;
+}
+
+/* The first thread may have ended, and has no memory then. */
+static int attach_other_thread(struct export_reader *r, bool *library)
+{
+	char name[32];
+	struct dirent *e;
+	int result = -1;
+	DIR *dir;
+
+	snprintf(name, sizeof(name), "/proc/%d/task", r->pid);
+	dir = opendir(name);
+	while (dir && result && (e = readdir(dir))) {
+		if (isdigit((unsigned char)*e->d_name) && atoi(e->d_name) != r->pid)
+			result = attach_thread(r, atoi(e->d_name), library);
+	}
+	if (dir)
+		closedir(dir);
+	return result;
+}
+
 static bool attach(struct export_reader *r, int pid, bool quiet)
 {
-	FILE *maps = open_maps(pid);
-	bool library = false, found;
-	uint64_t inode;
+	bool library = false;
 	int error;
 
 	*r = (struct export_reader){ .pid = pid, .fd = -1 };
-	if (!maps) {
+	error = attach_thread(r, pid, &library);
+	if (error == -1 && !library)
+		error = attach_other_thread(r, &library);
+	if (error) {
 		if (!quiet)
-			explain(pid, errno, false);
+			explain(pid, error == -1 ? 0 : error, library);
 		return false;
 	}
-	errno = 0;
-	found = find_mapping(maps, &r->address, &inode, &library);
-	error = errno;
-	fclose(maps);
-	if (!found) {
-		if (!quiet)
-			explain(pid, error, library);
-		return false;
-	}
-	r->fd = find_descriptor(pid, inode);
+	r->fd = find_descriptor(r->tid, r->inode);
 	return true;
+}
+
+bool export_same(struct export_reader *r)
+{
+	struct export_reader again = { .pid = r->pid };
+	bool library;
+
+	return !r->pid || (!attach_thread(&again, r->tid, &library) && again.inode == r->inode &&
+			   again.address == r->address);
 }
 
 /* ---- the header ----------------------------------------------------------------------------------- */
@@ -342,8 +383,10 @@ static const char *check_header(const struct export_header *h)
 		return "it is something else";
 	if (h->version > EXPORT_VERSION)
 		return "the library in it is newer than this program";
+	if (h->bytes != sizeof(*h) || h->arrays != RECIPE_ARRAYS || h->terms != RECIPE_TERMS)
+		return "the library in it is of another version than this program";
 	if (h->stats > STATS_MOST || h->figures > STATS_MOST ||
-	    h->stat_bytes < sizeof(struct export_stat) || h->terms != RECIPE_TERMS)
+	    h->stat_bytes < sizeof(struct export_stat))
 		return "the list of statistics makes no sense";
 	if (h->stats_offset > EXPORT_SIZE || tables > EXPORT_SIZE - h->stats_offset ||
 	    h->figures_offset != h->stats_offset + h->stats * h->stat_bytes)
@@ -355,9 +398,21 @@ static const char *check_header(const struct export_header *h)
 	if (h->cache_bytes < sizeof(struct export_cache) || h->caches_offset > EXPORT_SIZE ||
 	    directory > EXPORT_SIZE - h->caches_offset)
 		return "the directory lies outside";
-	if (h->slots > ELEMENTS_MOST || h->nodes > 1024 || !h->nodes)
+	if (h->slots > SLOTS_MOST || h->nodes > NODES_MOST || !h->nodes)
 		return "the number of CPUs or nodes makes no sense";
 	return NULL;
+}
+
+/* A recipe of a newer library may use what is not known here. */
+static bool understood(const struct recipe *r)
+{
+	if (r->kind > RECIPE_AGE || r->nterms > RECIPE_TERMS)
+		return false;
+	for (unsigned i = 0; i < r->nterms; i++) {
+		if (r->terms[i].array >= RECIPE_ARRAYS || r->terms[i].use > RECIPE_ROOM)
+			return false;
+	}
+	return true;
 }
 
 static bool read_stats(struct export_reader *r)
@@ -371,6 +426,10 @@ static bool read_stats(struct export_reader *r)
 	for (unsigned i = 0; i < n; i++) {
 		memcpy(&r->stats[i], table + (size_t)i * h->stat_bytes, sizeof(*r->stats));
 		r->stats[i].name[sizeof(r->stats[i].name) - 1] = 0;
+		if (!understood(&r->stats[i].recipe)) {
+			r->stats[i].recipe.kind = RECIPE_NONE;
+			r->stats[i].name[0] = 0;
+		}
 	}
 	free(table);
 	return ok;
@@ -451,6 +510,14 @@ static void name_of(int pid, char *text, size_t size)
 	text[strcspn(text, "\n")] = 0;
 }
 
+static char *shown_name_of(int pid)
+{
+	char command[64];
+
+	name_of(pid, command, sizeof(command));
+	return text_shown(command);
+}
+
 static int by_number(const void *a, const void *b)
 {
 	return *(const int *)a - *(const int *)b;
@@ -497,10 +564,10 @@ static int only_one(void)
 	char *list = tool_copy("");
 
 	for (unsigned i = 0; i < n && i < 10; i++) {
-		char command[64], *longer;
+		char *command = shown_name_of(pids[i]), *longer;
 
-		name_of(pids[i], command, sizeof(command));
 		longer = tool_format("%s%s%d (%s)", list, i ? ", " : "", pids[i], command);
+		free(command);
 		free(list);
 		list = longer;
 	}
@@ -517,12 +584,19 @@ static int only_one(void)
 	return pid;
 }
 
+static void watch_reader(struct export_reader *r)
+{
+	begin_reading(r->pid);
+	r->watched = true;
+}
+
 bool export_open(struct export_reader *r, int pid)
 {
 	if (!pid)
 		pid = only_one();
 	if (!pid || !attach(r, pid, false))
 		return false;
+	watch_reader(r);
 	if (begin(r))
 		return true;
 	export_close(r);
@@ -532,11 +606,15 @@ bool export_open(struct export_reader *r, int pid)
 bool export_open_fd(struct export_reader *r, int fd)
 {
 	*r = (struct export_reader){ .fd = fd };
+	watch_reader(r);
 	return read_header(r) && !check_header(&r->header) && read_stats(r) && read_latencies(r);
 }
 
 void export_close(struct export_reader *r)
 {
+	if (r->watched)
+		end_reading();
+	r->watched = false;
 	if (r->fd >= 0)
 		close(r->fd);
 	free(r->stats);
@@ -553,7 +631,7 @@ int export_create(void)
 	if (fd < 0)
 		return -1;
 	if (!ftruncate(fd, EXPORT_SIZE) && !fchmod(fd, 0600) &&
-	    !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	    !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		return fd;
 	close(fd);
 	return -1;
@@ -568,36 +646,56 @@ unsigned export_entries(const struct export_reader *r)
 	return used < r->header.caches ? used : r->header.caches;
 }
 
-bool export_entry(struct export_reader *r, unsigned n, struct export_cache *entry)
+/* So many bytes of an entry, as they were at one moment. */
+static bool read_entry(struct export_reader *r, unsigned n, struct export_cache *entry, size_t size)
 {
 	uint64_t offset = r->header.caches_offset + (uint64_t)n * r->header.cache_bytes;
-	uint32_t seq;
+	uint32_t before, after;
 
 	for (unsigned i = 0; i < TRIES; i++) {
-		if (!export_shared(r, offset, entry, sizeof(*entry)))
-			return false;
-		if (!export_shared(r, offset, &seq, sizeof(seq)))
+		if (!export_shared(r, offset, &before, sizeof(before)) ||
+		    !export_shared(r, offset, entry, size) ||
+		    !export_shared(r, offset, &after, sizeof(after)))
 			return false;
 		entry->name[EXPORT_NAME_MAX - 1] = 0;
-		if (seq == entry->seq && !(seq & 1))
+		if (before == after && !(before & 1))
 			return true;
 	}
 	return false;
 }
 
+bool export_entry(struct export_reader *r, unsigned n, struct export_cache *entry)
+{
+	return read_entry(r, n, entry, offsetof(struct export_cache, copied));
+}
+
+bool export_copies(struct export_reader *r, unsigned n, struct export_cache *entry)
+{
+	return read_entry(r, n, entry, sizeof(*entry));
+}
+
 /* ---- a cache's words ------------------------------------------------------------------------------ */
+
+static int by_address(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x > y) - (x < y);
+}
 
 static bool peek(const struct recipe_view *view, uint64_t address, struct recipe_sheaf *sheaf)
 {
 	const struct export_view *v = container_of(view, struct export_view, view);
+	const uint64_t *found;
 
-	for (unsigned i = 0; i < v->sheaves_count; i++) {
-		if (v->addresses[i] != address)
-			continue;
-		*sheaf = v->sheaves[i];
-		return true;
-	}
-	return false;
+	if (!v->sheaves_count)
+		return false;
+	found = bsearch(&address, v->addresses, v->sheaves_count, sizeof(*v->addresses),
+			by_address);
+	if (!found)
+		return false;
+	*sheaf = v->sheaves[found - v->addresses];
+	return true;
 }
 
 /* The first time all recipes are asked, to learn which sheaves they want to see. */
@@ -620,6 +718,8 @@ static void read_sheaves(struct export_reader *r, struct export_view *v)
 		     *remote = tool_alloc(n, sizeof(*remote));
 	struct uslub_sheaf *heads = tool_alloc(n, sizeof(*heads));
 
+	if (n)
+		qsort(v->addresses, n, sizeof(*v->addresses), by_address);
 	for (unsigned i = 0; i < n; i++) {
 		local[i] = (struct iovec){ &heads[i], sizeof(*heads) };
 		remote[i] = (struct iovec){ (void *)(uintptr_t)v->addresses[i], sizeof(*heads) };
@@ -634,11 +734,12 @@ static void read_sheaves(struct export_reader *r, struct export_view *v)
 	free(local);
 }
 
-static bool sensible(const struct export_elements *e, const struct export_header *h)
+static bool sensible(const struct export_elements *e, const struct export_header *h,
+		     const struct export_view *v)
 {
 	return e->stride && e->stride <= STRIDE_MOST && !(e->stride % 8) && !(e->base % 8) &&
-	       e->count <= ELEMENTS_MOST && (uint64_t)e->stride * e->count <= ARRAY_MOST &&
-	       (!e->by_slot || e->count <= h->slots);
+	       e->count <= ELEMENTS_MOST && (uint64_t)e->stride * e->count <= ARRAYS_MOST &&
+	       (!e->by_slot || (v->used && e->count <= h->slots)); /* the process has no slots */
 }
 
 static bool slot_used(const struct export_view *v, unsigned slot)
@@ -678,8 +779,11 @@ static bool read_array(struct export_reader *r, const struct export_elements *e,
 
 	if (!e->base || !e->count)
 		return true;
-	if (!sensible(e, &r->header))
+	if (!sensible(e, &r->header, v))
 		return false;
+	if (size > ARRAYS_MOST - v->bytes)
+		return false;
+	v->bytes += size;
 	v->copies[which] = tool_alloc(e->count, e->stride);
 	v->view.arrays[which] = (struct recipe_elements){ v->copies[which], e->stride, e->count,
 							  e->by_slot ? v->used : NULL };

@@ -4,9 +4,9 @@
  * private memory that it names there.
  *
  * Nothing that is read is believed. The process may be about to die, to fork or to exec, it may be another
- * program altogether, or hostile: every offset and size is checked against what was read, sums are bounded, and
- * a reading that takes too long, because the process has arranged for its memory to be served by itself, ends
- * this program with a message.
+ * program altogether, or hostile: every offset and size is checked before it is used, memory is bounded, and a
+ * reading that takes too long from export_open() to export_close(), because the process serves its memory
+ * itself, or claims to have more than can be worked through, ends this program with a message.
  */
 #ifndef TOOLS_EXPORT_READER_H
 #define TOOLS_EXPORT_READER_H
@@ -20,7 +20,10 @@
 /*
  * struct export_reader - a process that is being read
  * @pid: 0: the process has ended, and only its shared memory is left
+ * @tid: one of its threads that has not ended
  * @fd: of the shared memory, or -1: then @address is where the process has it
+ * @inode: of the shared memory
+ * @watched: the reading is being timed
  * @memory_errno: why private memory cannot be read, or 0
  * @header: as it was read first, and checked
  * @stats: @header.stats of caches, then @header.figures of the process
@@ -29,8 +32,11 @@
  */
 struct export_reader {
 	int pid;
+	int tid;
 	int fd;
 	uint64_t address;
+	uint64_t inode;
+	bool watched;
 	int memory_errno;
 	struct export_header header;
 	struct export_stat *stats;
@@ -49,10 +55,12 @@ struct export_reader {
  * export_open_fd - the same by a descriptor of its shared memory; the reader keeps it. Without a message: false
  *	says that nobody has used it yet
  * export_close - end
+ * export_same - is it still the same program that was opened? What was read is worth nothing otherwise
  */
 bool export_open(struct export_reader *r, int pid);
 bool export_open_fd(struct export_reader *r, int fd);
 void export_close(struct export_reader *r);
+bool export_same(struct export_reader *r);
 
 /*
  * export_create - shared memory for a process that is about to be started
@@ -72,13 +80,15 @@ void export_memory_v(struct export_reader *r, const struct iovec *local, const s
 		     unsigned n);
 
 /*
- * export_entry - read an entry of the directory, as it was at one moment
+ * export_entry  - read an entry of the directory, as it was at one moment, but for the copied values
+ * export_copies - the same with them
  * @n: from 0 to export_entries() - 1
  *
- * Returns false when it changes all the time.
+ * Return false when it changes all the time.
  */
 unsigned export_entries(const struct export_reader *r);
 bool export_entry(struct export_reader *r, unsigned n, struct export_cache *entry);
+bool export_copies(struct export_reader *r, unsigned n, struct export_cache *entry);
 
 /*
  * struct export_view - a cache's words, copied
@@ -88,8 +98,9 @@ struct export_view {
 	struct recipe_view view;
 	char *copies[RECIPE_ARRAYS];
 	uint64_t *used;
+	size_t bytes; /* of all copies */
 	struct recipe_sheaf *sheaves;
-	uint64_t *addresses;
+	uint64_t *addresses; /* of the sheaves, in order */
 	unsigned sheaves_count;
 };
 

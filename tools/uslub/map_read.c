@@ -17,7 +17,7 @@ const char *const map_where_names[MAP_WHERES] = {
 
 #define SEGMENT_BITS_MOST (1u << 26)
 #define PAGES_MOST	  (1u << 20) /* of a segment */
-#define SLABS_MOST	  (1u << 26)
+#define SLABS_MOST	  (1u << 24)
 
 /* Does what the process says about its segments make sense? */
 static bool sensible(const struct export_map *m)
@@ -151,7 +151,7 @@ static bool find_cache(struct export_reader *r, const char *name, struct export_
 			return entry->state == EXPORT_CACHE || export_entry(r, entry->of, entry);
 		}
 		if (entry->state == EXPORT_CACHE && !(entry->flags & EXPORT_INTERNAL) && n++ < 10) {
-			char *text = text_utf8(entry->name);
+			char *text = text_shown(entry->name);
 			char *longer = tool_format("%s%s%s", list, *list ? ", " : "", text);
 
 			free(text);

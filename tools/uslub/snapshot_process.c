@@ -11,42 +11,59 @@
 
 /* ---- a cache -------------------------------------------------------------------------------------- */
 
+#define PARTS_MOST (8u << 20) /* of a snapshot: 200 caches on 384 CPUs have half of it */
+
+/*
+ * struct reading - a snapshot in the making
+ * @parts: so far
+ * @places: of each entry, the number of its cache in the snapshot + 1, or 0
+ */
+struct reading {
+	struct export_reader *r;
+	struct snapshot *s;
+	unsigned parts;
+	unsigned *places;
+};
+
 static bool absent(const struct export_cache *entry, unsigned stat)
 {
 	return stat < EXPORT_STATS_MAX && entry->absent[stat / 64] >> stat % 64 & 1;
 }
 
-static void add_parts(const struct recipe *recipe, const struct export_view *v,
-		      struct snapshot_value *value)
+static void add_part(struct reading *reading, struct snapshot_parts *parts, unsigned index,
+		     uint64_t value)
+{
+	if (!value || reading->parts == PARTS_MOST)
+		return;
+	reading->parts++;
+	snapshot_parts_add(parts, index, (double)value);
+}
+
+static void add_parts(struct reading *reading, const struct recipe *recipe,
+		      const struct export_view *v, struct snapshot_value *value)
 {
 	const struct recipe_elements *slots = &v->view.arrays[RECIPE_COUNTERS];
 
-	for (unsigned n = 0; recipe->by & RECIPE_BY_NODE && n < v->view.nodes; n++) {
-		double part = (double)recipe_node(recipe, &v->view, n);
-
-		if (part)
-			snapshot_parts_add(&value->nodes, n, part);
-	}
-	for (unsigned cpu = 0; recipe->by & RECIPE_BY_CPU && cpu < slots->count; cpu++) {
-		double part = (double)recipe_cpu(recipe, &v->view, cpu);
-
-		if (part)
-			snapshot_parts_add(&value->cpus, cpu, part);
-	}
+	for (unsigned n = 0; recipe->by & RECIPE_BY_NODE && n < v->view.nodes; n++)
+		add_part(reading, &value->nodes, n, recipe_node(recipe, &v->view, n));
+	for (unsigned cpu = 0; recipe->by & RECIPE_BY_CPU && cpu < slots->count; cpu++)
+		add_part(reading, &value->cpus, cpu, recipe_cpu(recipe, &v->view, cpu));
 }
 
-static void add_values(struct snapshot_cache *c, const struct export_reader *r,
+static void add_values(struct reading *reading, struct snapshot_cache *c,
 		       const struct export_cache *entry, const struct export_view *v)
 {
+	const struct export_reader *r = reading->r;
+
 	for (unsigned i = 0; i < r->header.stats; i++) {
 		const struct export_stat *stat = &r->stats[i];
 		struct snapshot_value *value;
 
-		if (absent(entry, i))
+		if (!*stat->name || absent(entry, i))
 			continue;
 		value = snapshot_cache_add(c, stat->name,
 					   (double)recipe_value(&stat->recipe, &v->view));
-		add_parts(&stat->recipe, v, value);
+		add_parts(reading, &stat->recipe, v, value);
 	}
 }
 
@@ -91,13 +108,16 @@ static double age(const struct export_reader *r, const struct export_cache *entr
 }
 
 /* What the process has copied itself. */
-static void add_copies(struct snapshot_cache *c, const struct export_reader *r,
-		       const struct export_cache *entry)
+static void add_copies(struct snapshot_cache *c, struct export_reader *r, unsigned n)
 {
+	struct export_cache copies, *entry = &copies;
+
+	if (!export_copies(r, n, entry))
+		return;
 	c->copied = r->header.state != EXPORT_ENDED;
 	c->age_ns = age(r, entry);
-	for (unsigned i = 0; i < r->header.stats && i < EXPORT_STATS_MAX; i++) {
-		if (!absent(entry, i))
+	for (unsigned i = 0; i < r->header.stats && i < EXPORT_STATS_MAX && entry->copied; i++) {
+		if (*r->stats[i].name && !absent(entry, i))
 			snapshot_cache_add(c, r->stats[i].name, (double)entry->values[i]);
 	}
 }
@@ -108,38 +128,57 @@ static bool still(struct export_reader *r, unsigned n, const struct export_cache
 	struct export_cache again;
 
 	return export_entry(r, n, &again) && again.state == EXPORT_CACHE &&
-	       again.address == entry->address && !strcmp(again.name, entry->name);
+	       again.number == entry->number && again.address == entry->address;
 }
 
-static void read_cache(struct export_reader *r, struct snapshot *s, unsigned n,
-		       const struct export_cache *entry)
+static void read_cache(struct reading *reading, unsigned n, const struct export_cache *entry)
 {
+	struct export_reader *r = reading->r;
+	struct snapshot_cache *c = NULL;
 	struct export_view v;
 	bool whole = export_view_cache(r, entry, &v);
 
 	if (whole && still(r, n, entry)) {
-		struct snapshot_cache *c = snapshot_add(s, entry->name);
-
-		add_values(c, r, entry, &v);
+		c = snapshot_add(reading->s, entry->name);
+		add_values(reading, c, entry, &v);
 		add_latencies(c, r, entry, &v);
 	} else if (!whole && (!r->pid || r->memory_errno == EPERM || r->memory_errno == ENOSYS)) {
-		add_copies(snapshot_add(s, entry->name), r, entry);
+		c = snapshot_add(reading->s, entry->name);
+		add_copies(c, r, n);
 	}
+	if (c)
+		reading->places[n] = reading->s->count;
 	export_view_free(&v);
 }
 
-static void add_alias(struct export_reader *r, struct snapshot *s, const struct export_cache *alias)
+static void add_alias(struct reading *reading, const struct export_cache *alias)
 {
-	struct export_cache entry;
+	unsigned of = alias->of < export_entries(reading->r) ? reading->places[alias->of] : 0;
 
-	if (alias->of >= export_entries(r) || !export_entry(r, alias->of, &entry))
-		return;
-	for (unsigned i = 0; i < s->count; i++) {
-		if (!strcmp(s->caches[i].name, entry.name)) {
-			snapshot_cache_alias(&s->caches[i], alias->name);
-			return;
+	if (of)
+		snapshot_cache_alias(&reading->s->caches[of - 1], alias->name);
+}
+
+/* An alias may come before its cache. */
+static void read_caches(struct reading *reading)
+{
+	struct export_reader *r = reading->r;
+	struct export_cache *aliases = NULL, entry;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < export_entries(r); i++) {
+		if (!export_entry(r, i, &entry))
+			continue;
+		if (entry.state == EXPORT_CACHE) {
+			read_cache(reading, i, &entry);
+		} else if (entry.state == EXPORT_ALIAS) {
+			aliases = tool_grow(aliases, n + 1, sizeof(*aliases));
+			aliases[n++] = entry;
 		}
 	}
+	for (unsigned i = 0; i < n; i++)
+		add_alias(reading, &aliases[i]);
+	free(aliases);
 }
 
 /* ---- the process ---------------------------------------------------------------------------------- */
@@ -216,22 +255,19 @@ static void add_notes(const struct export_reader *r, struct snapshot *s)
 
 struct snapshot *snapshot_export(struct export_reader *r)
 {
-	struct snapshot *s = snapshot_new(SNAPSHOT_PROCESS);
-	struct export_cache entry;
+	struct reading reading = { .r = r, .s = snapshot_new(SNAPSHOT_PROCESS) };
+	struct snapshot *s = reading.s;
 	struct timespec t;
 
 	clock_gettime(CLOCK_REALTIME, &t);
 	s->time = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-	for (unsigned i = 0; i < export_entries(r); i++) {
-		if (export_entry(r, i, &entry) && entry.state == EXPORT_CACHE)
-			read_cache(r, s, i, &entry);
-	}
-	for (unsigned i = 0; i < export_entries(r); i++) {
-		if (export_entry(r, i, &entry) && entry.state == EXPORT_ALIAS)
-			add_alias(r, s, &entry);
-	}
+	reading.places = tool_alloc(export_entries(r), sizeof(*reading.places));
+	read_caches(&reading);
+	free(reading.places);
 	add_facts(r, s);
 	add_notes(r, s);
+	if (reading.parts == PARTS_MOST)
+		snapshot_note(s, "what CPUs and nodes have is left out of some values");
 	snapshot_set_number(s, "read_calls", (double)r->calls);
 	snapshot_set_number(s, "read_bytes", (double)r->bytes);
 	snapshot_set_number(s, "read_lines", (double)r->lines);
@@ -247,8 +283,10 @@ struct snapshot *snapshot_process(int pid)
 	if (!export_open(&r, pid))
 		return NULL;
 	s = snapshot_export(&r);
-	if (r.memory_errno == ESRCH && !s->count) {
-		tool_error("process %d has ended", r.pid);
+	/* What was read of a process that is another by now, or none, may be anything. */
+	if (!export_same(&r)) {
+		tool_error("process %d has ended, or executed another program, while it was read",
+			   r.pid);
 		snapshot_free(s);
 		s = NULL;
 	}

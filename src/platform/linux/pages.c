@@ -16,7 +16,6 @@
 #include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include "platform/platform.h"
 #include "machine.h"
@@ -124,14 +123,6 @@ void plat_purge(void *p, size_t size)
 	PRESERVE_ERRNO;
 
 	madvise(p, size, MADV_DONTNEED);
-}
-
-bool plat_peek(const void *from, void *to, size_t size)
-{
-	PRESERVE_ERRNO;
-	struct iovec local = { to, size }, remote = { (void *)(uintptr_t)from, size };
-
-	return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == (ssize_t)size;
 }
 
 void plat_huge(void *p, size_t size, bool allow)
