@@ -138,6 +138,13 @@ static void print_cell(const struct style *s, const struct map_cell *cell)
 	fprintf(s->out, "%s%s%s", colour, cell_text(s, map_used(cell)), *colour ? "\033[0m" : "");
 }
 
+/* Words, in as many lines as the width asks for; they are freed. */
+static void print_words(const struct style *s, char *text)
+{
+	text_wrap(s->out, text, 0, s->columns + MARGIN);
+	free(text);
+}
+
 static void print_picture(const struct style *s, const struct map *map)
 {
 	struct map_cell *cells;
@@ -162,10 +169,11 @@ static void print_picture(const struct style *s, const struct map *map)
 	if (n)
 		fputc('\n', s->out);
 	free(cells);
-	fprintf(s->out, "\neach character: %u slab%s, in the order of addresses; %s\n", per_cell,
-		per_cell == 1 ? "" : "s",
-		s->utf8 ? "· empty, ▁ to ▇ part full, █ full"
-			: ". empty, 1 to 9 tenths full, # full");
+	fputc('\n', s->out);
+	print_words(s, tool_format("each character: %u slab%s, in the order of addresses; %s",
+				   per_cell, per_cell == 1 ? "" : "s",
+				   s->utf8 ? "· empty, ▁ to ▇ part full, █ full"
+					   : ". empty, 1 to 9 tenths full, # full"));
 	if (s->colour)
 		fprintf(s->out, "\033[32mgreen\033[0m: on the partial list; \033[33myellow\033[0m: "
 				"parked\n");
@@ -218,13 +226,19 @@ void map_text(const struct map *map, FILE *out, unsigned width, bool colour)
 	objects = numbers_thousands((double)s.objects);
 	inuse = numbers_thousands((double)s.inuse);
 	bytes = numbers_bytes((double)(s.objects - s.inuse) * map->slab_size);
-	fprintf(out, "%s of process %d: %u slab%s, %s of %s objects in use (%.1f%%), %s free\n",
-		name, map->pid, map->count, map->count == 1 ? "" : "s", inuse, objects,
-		s.objects ? 100.0 * (double)s.inuse / (double)s.objects : 0, bytes);
-	fprintf(out,
-		"(objects in sheaves are in use by their slab; %u on the partial list, %u "
-		"parked)\n\n",
-		s.where[MAP_LISTED], s.where[MAP_PARKED]);
+	print_words(
+		&style,
+		tool_format(
+			"%s of process %d: %u slab%s, %s of %s objects in use (%.1f%%), %s free",
+			name, map->pid, map->count, map->count == 1 ? "" : "s", inuse, objects,
+			s.objects ? 100.0 * (double)s.inuse / (double)s.objects : 0, bytes));
+	print_words(
+		&style,
+		tool_format(
+			"(objects in sheaves are in use by their slab; %u on the partial list, %u "
+			"parked)",
+			s.where[MAP_LISTED], s.where[MAP_PARKED]));
+	fputc('\n', out);
 	if (map->count) {
 		print_picture(&style, map);
 		print_summary(&style, map, &s);
