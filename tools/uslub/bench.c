@@ -74,13 +74,11 @@ static int measure_all(struct bench *b)
 
 static int report(const struct bench *b)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
-	int error;
+	struct tool_text text;
+	FILE *out;
 
-	if (!out)
-		return TOOL_EXIT_USAGE;
+	tool_text_begin(&text);
+	out = text.out;
 	switch (b->options->format) {
 	case REPORT_TABLE:
 		bench_text(b, out, tool_width(stdout), tool_colour(stdout));
@@ -95,10 +93,7 @@ static int report(const struct bench *b)
 		bench_markdown(b, out);
 		break;
 	}
-	fclose(out);
-	error = tool_print_out(text, size);
-	free(text);
-	return error ? TOOL_EXIT_USAGE : 0;
+	return tool_text_show(&text, NULL);
 }
 
 static bool anything_measured(const struct bench *b)

@@ -583,13 +583,12 @@ static void print_sheet(const struct kernel *k, FILE *out, bool markdown)
 
 static int print_all(const struct kernel *k)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
+	struct tool_text text;
+	FILE *out;
 	int error;
 
-	if (!out)
-		return TOOL_EXIT_USAGE;
+	tool_text_begin(&text);
+	out = text.out;
 	switch (k->o->format) {
 	case REPORT_TABLE:
 		print_text(k, out);
@@ -602,13 +601,11 @@ static int print_all(const struct kernel *k)
 		print_sheet(k, out, k->o->format == REPORT_MARKDOWN);
 		break;
 	}
-	fclose(out);
-	error = tool_print_out(text, size);
-	free(text);
+	error = tool_text_show(&text, NULL);
 	/* A table and JSON say it themselves. */
 	if (k->o->format == REPORT_CSV || k->o->format == REPORT_MARKDOWN)
 		say_notes(k, print_note, stderr);
-	return error ? TOOL_EXIT_USAGE : 0;
+	return error;
 }
 
 static int finish(const struct kernel *k)

@@ -130,16 +130,13 @@ void bench_print_policies(FILE *out)
 /* The lists at the end of --help come from the tables, so that nothing there can be forgotten. */
 static char *help_filter(int key, const char *text, void *input)
 {
-	char *help = NULL;
-	size_t size;
+	struct tool_text help;
 	FILE *out;
 
 	(void)input;
-	if (key != ARGP_KEY_HELP_POST_DOC)
+	if (!tool_text_help(&help, key))
 		return (char *)text;
-	out = open_memstream(&help, &size);
-	if (!out)
-		return (char *)text;
+	out = help.out;
 	bench_print_workloads(out);
 	bench_print_policies(out);
 	fprintf(out, "\nAllocators:\n");
@@ -154,8 +151,7 @@ static char *help_filter(int key, const char *text, void *input)
 		"  uslub bench rcu --readers 1 --allocator uslub,batch,glibc --format json\n\n"
 		"Exit status: 0 done; 1 counters that must agree do not; 2 wrong usage, or no\n"
 		"data; 130 interrupted, what was measured until then has been printed.");
-	fclose(out);
-	return help;
+	return tool_text_end(&help);
 }
 
 void bench_arg_unsigned(struct argp_state *state, const char *name, const char *arg, unsigned min,

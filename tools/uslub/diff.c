@@ -143,13 +143,12 @@ static bool read_side(struct diff *d, unsigned side)
 static int print(const struct diff *d)
 {
 	const struct diff_options *o = d->options;
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
+	struct tool_text text;
+	FILE *out;
 	int error;
 
-	if (!out)
-		return TOOL_EXIT_USAGE;
+	tool_text_begin(&text);
+	out = text.out;
 	switch (o->format) {
 	case REPORT_TABLE:
 		diff_text(d, out, o->output ? 0 : tool_width(stdout),
@@ -163,12 +162,10 @@ static int print(const struct diff *d)
 		diff_sheet(d, out, o->format == REPORT_MARKDOWN);
 		break;
 	}
-	fclose(out);
-	error = o->output ? tool_write_file(o->output, text, size) : tool_print_out(text, size);
-	free(text);
+	error = tool_text_show(&text, o->output);
 	if (!error && o->format != REPORT_TABLE)
 		diff_warnings(d, stderr);
-	return error ? TOOL_EXIT_USAGE : 0;
+	return error;
 }
 
 /* The time between what two files say of theirs. */

@@ -128,38 +128,27 @@ static void set_title(const struct info *info, struct info_document *document)
 		document->title = source_name(source, info->snapshot);
 }
 
-static int write_out(const struct info *info, const char *text, size_t size)
-{
-	const char *path = info->options->output;
-	int error = path ? tool_write_file(path, text, size) : tool_print_out(text, size);
-
-	return error ? TOOL_EXIT_USAGE : 0;
-}
-
 static int report(const struct info *info)
 {
 	struct info_document document = { 0 };
 	bool screen = !info->options->output;
-	size_t size = 0;
-	char *text = NULL;
-	FILE *out = open_memstream(&text, &size);
+	struct tool_text text;
 	int error = 0;
 
-	if (!out)
-		return TOOL_EXIT_USAGE;
+	tool_text_begin(&text);
 	if (info->options->form == INFO_OPENMETRICS) {
-		info_openmetrics(info, out);
+		info_openmetrics(info, text.out);
 	} else {
 		set_title(info, &document);
 		error = build(info, &document);
 		if (!error)
-			info_print(info, &document, out, screen ? tool_width(stdout) : 0,
+			info_print(info, &document, text.out, screen ? tool_width(stdout) : 0,
 				   screen && tool_colour(stdout));
 	}
-	fclose(out);
-	if (!error)
-		error = write_out(info, text, size);
-	free(text);
+	if (error)
+		free(tool_text_end(&text));
+	else
+		error = tool_text_show(&text, info->options->output);
 	info_document_free(&document);
 	return error;
 }

@@ -60,24 +60,20 @@ static char *list_commands(void)
 /* The list of commands is put where the option parser prints the text after the options. */
 static char *help_filter(int key, const char *text, void *input)
 {
-	char *help = NULL;
-	size_t size;
+	struct tool_text help;
 	FILE *out;
 
 	(void)input;
-	if (key != ARGP_KEY_HELP_POST_DOC)
+	if (!tool_text_help(&help, key))
 		return (char *)text;
-	out = open_memstream(&help, &size);
-	if (!out)
-		return (char *)text;
+	out = help.out;
 	fprintf(out, "Commands:\n");
 	for (unsigned i = 0; i < TOOL_COUNT(commands); i++) {
 		if (commands[i].help)
 			fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
 	}
 	fprintf(out, "\n`uslub COMMAND --help' tells about a command, uslub(7) about the library.");
-	fclose(out);
-	return help;
+	return tool_text_end(&help);
 }
 
 static void print_version(FILE *out, struct argp_state *state)

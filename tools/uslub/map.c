@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include <argp.h>
-#include <limits.h>
-#include <stdlib.h>
-#include <string.h>
 #include "command.h"
 #include "map.h"
-#include "numbers.h"
 #include "report.h"
+#include "source.h"
 #include "tool.h"
 
 /*
@@ -31,14 +28,10 @@ static const struct argp_option options[] = {
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct arguments *a = state->input;
-	uint64_t pid;
 
 	switch (key) {
 	case 'p':
-		if (numbers_parse(arg, 0, &pid) || !pid || pid > INT_MAX)
-			argp_error(state, "--pid takes the number of a process, not '%s'", arg);
-		else
-			a->pid = (int)pid;
+		source_arg_pid(state, arg, &a->pid);
 		break;
 	case 'o':
 		a->output = arg;
@@ -81,13 +74,11 @@ static const struct argp argp = {
 
 static int print(const struct map *map, const struct arguments *a)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
-	int error;
+	struct tool_text text;
+	FILE *out;
 
-	if (!out)
-		return TOOL_EXIT_USAGE;
+	tool_text_begin(&text);
+	out = text.out;
 	if (a->output)
 		map_svg(map, out);
 	else if (a->format == REPORT_JSON)
@@ -96,10 +87,7 @@ static int print(const struct map *map, const struct arguments *a)
 		map_csv(map, out);
 	else
 		map_text(map, out, tool_width(stdout), tool_colour(stdout));
-	fclose(out);
-	error = a->output ? tool_write_file(a->output, text, size) : tool_print_out(text, size);
-	free(text);
-	return error ? TOOL_EXIT_USAGE : 0;
+	return tool_text_show(&text, a->output);
 }
 
 int command_map(int argc, char **argv)

@@ -112,16 +112,14 @@ struct parsed {
 
 static char *help_filter(int key, const char *text, void *input)
 {
-	char *help = NULL, *machines;
-	size_t size;
+	struct tool_text help;
+	char *machines;
 	FILE *out;
 
 	(void)input;
-	if (key != ARGP_KEY_HELP_POST_DOC)
+	if (!tool_text_help(&help, key))
 		return (char *)text;
-	out = open_memstream(&help, &size);
-	if (!out)
-		return (char *)text;
+	out = help.out;
 	bench_print_workloads(out);
 	bench_print_policies(out);
 	machines = machine_list();
@@ -137,8 +135,7 @@ static char *help_filter(int key, const char *text, void *input)
 		"Every throughput is that of a model, which docs/SIMULATOR.md tells about.\n\n"
 		"Exit status: 0 done; 1 counters that must agree do not; 2 wrong usage, or no\n"
 		"data; 130 interrupted, what was simulated until then has been printed.");
-	fclose(out);
-	return help;
+	return tool_text_end(&help);
 }
 
 static void refuse_meaningless(struct argp_state *state, int key)

@@ -20,17 +20,23 @@ static const struct argp_option options[] = {
 	{ 0 },
 };
 
+void source_arg_pid(struct argp_state *state, const char *arg, int *pid)
+{
+	uint64_t number;
+
+	if (numbers_parse(arg, 0, &number) || !number || number > INT_MAX)
+		argp_error(state, "--pid takes the number of a process, not '%s'", arg);
+	else
+		*pid = (int)number;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct source *source = state->input;
-	uint64_t pid;
 
 	switch (key) {
 	case 'p':
-		if (numbers_parse(arg, 0, &pid) || !pid || pid > INT_MAX)
-			argp_error(state, "--pid takes the number of a process, not '%s'", arg);
-		else
-			source->pid = (int)pid;
+		source_arg_pid(state, arg, &source->pid);
 		break;
 	case KEY_SYSFS:
 		source->sysfs = arg;

@@ -28,6 +28,9 @@ struct source {
  */
 extern const struct argp source_argp;
 
+/* source_arg_pid - read the argument of --pid; ends the program with a message when it is none */
+void source_arg_pid(struct argp_state *state, const char *arg, int *pid);
+
 /* source_given - whether any option said where */
 bool source_given(const struct source *source);
 

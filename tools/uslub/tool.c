@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -177,4 +178,36 @@ int tool_write_file(const char *path, const char *text, size_t size)
 	}
 	free(temporary);
 	return error;
+}
+
+void tool_text_begin(struct tool_text *text)
+{
+	*text = (struct tool_text){ 0 };
+	text->out = open_memstream(&text->text, &text->size);
+	if (!text->out)
+		out_of_memory();
+}
+
+char *tool_text_end(struct tool_text *text)
+{
+	if (fclose(text->out))
+		out_of_memory();
+	return text->text;
+}
+
+int tool_text_show(struct tool_text *text, const char *path)
+{
+	char *all = tool_text_end(text);
+	int error = path ? tool_write_file(path, all, text->size) : tool_print_out(all, text->size);
+
+	free(all);
+	return error ? TOOL_EXIT_USAGE : 0;
+}
+
+bool tool_text_help(struct tool_text *text, int key)
+{
+	if (key != ARGP_KEY_HELP_POST_DOC)
+		return false;
+	tool_text_begin(text);
+	return true;
 }

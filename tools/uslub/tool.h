@@ -87,4 +87,24 @@ int tool_print_out(const char *text, size_t size);
  */
 int tool_write_file(const char *path, const char *text, size_t size);
 
+/*
+ * A text that is made by printing, before anything of it is shown.
+ *
+ * tool_text_begin - begin one; print to its `out`. It does not return when there is no memory
+ * tool_text_end   - end it; the text is `text`, for the caller to free
+ * tool_text_show  - end it, write it to the file @path, or to standard output when that is NULL, and free
+ *		     it. Returns 0, or an exit status after a message
+ * tool_text_help  - for a help filter of argp: begin one where the parser prints the text after the options,
+ *		     and return true; it ends with tool_text_end(), and the parser frees it
+ */
+struct tool_text {
+	char *text;
+	size_t size;
+	FILE *out;
+};
+void tool_text_begin(struct tool_text *text);
+char *tool_text_end(struct tool_text *text);
+int tool_text_show(struct tool_text *text, const char *path);
+bool tool_text_help(struct tool_text *text, int key);
+
 #endif /* TOOLS_TOOL_H */

@@ -146,24 +146,20 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 /* The columns, where the option parser prints the text after the options. */
 static char *help_filter(int key, const char *text, void *input)
 {
-	char *help = NULL;
-	size_t size;
+	struct tool_text help;
 	FILE *out;
 
 	(void)input;
-	if (key != ARGP_KEY_HELP_POST_DOC)
+	if (!tool_text_help(&help, key))
 		return (char *)text;
-	out = open_memstream(&help, &size);
-	if (!out)
-		return (char *)text;
+	out = help.out;
 	fprintf(out, "Columns:\n");
 	for (unsigned i = 0; i < TOP_COLUMNS; i++)
 		fprintf(out, "  %-10s %s\n", top_columns[i].name, top_columns[i].help);
 	fprintf(out,
 		"\nThe key h tells about keys.\n\n"
 		"Exit status: 0 done, 2 wrong usage or the figures ceased to come, 130 Ctrl-C.");
-	fclose(out);
-	return help;
+	return tool_text_end(&help);
 }
 
 static const struct argp_child children[] = {
@@ -414,23 +410,18 @@ static void print_rows(const struct top_table *shown, FILE *out)
 static int print_table(const struct top *top, bool first)
 {
 	struct top_table table;
-	size_t size;
-	char *text;
-	FILE *out = open_memstream(&text, &size);
-	int error;
+	struct tool_text text;
+	FILE *out;
 
-	if (!out)
-		return -1;
+	tool_text_begin(&text);
+	out = text.out;
 	if (!first)
 		fputc('\n', out);
 	top_table_make(&table, top->sample, &top->view);
 	print_header(top, &table, out);
 	print_rows(&table, out);
 	top_table_clear(&table);
-	fclose(out);
-	error = tool_print_out(text, size);
-	free(text);
-	return error ? -1 : !ferror(stdout);
+	return tool_text_show(&text, NULL) ? -1 : !ferror(stdout);
 }
 
 /* Waits for the next reading; returns a signal that came instead, or 0. */
