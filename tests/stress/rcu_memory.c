@@ -224,6 +224,16 @@ static bool fails(const char *how, const char *message)
 	return WIFEXITED(status) && WEXITSTATUS(status) && strstr(h.text, message);
 }
 
+/* On a machine with much else to do another check may come first: the reclaimer gets behind. */
+static bool noticed(const char *how, const char *message)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < 3 && !found; i++)
+		found = fails(how, message);
+	return found;
+}
+
 int main(int argc, char **argv)
 {
 	const char *how = option(argc, argv, "broken");
@@ -232,7 +242,7 @@ int main(int argc, char **argv)
 	seed = stress_seed(argc, argv);
 	flavor_start(&urcu_memb_flavor);
 	if (option(argc, argv, "control"))
-		return !(fails("more", "are pending") && fails("kept", "did not come back"));
+		return !(noticed("more", "are pending") && noticed("kept", "did not come back"));
 	broken = how ? how : "";
 	watchdog(100 + 2 * (unsigned)seconds);
 	run(seconds);
