@@ -523,13 +523,22 @@ static int by_number(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
+static void watch_reader(struct export_reader *r)
+{
+	begin_reading(r->pid);
+	r->watched = true;
+}
+
 /* Does the process export, and has it any caches? This program itself, run with USLUB_EXPORT=1, has none. */
 static bool worth_reading(int pid)
 {
 	struct export_reader r;
-	bool worth = attach(&r, pid, true) && export_shared(&r, 0, &r.header, sizeof(r.header)) &&
-		     r.header.caches_used;
+	bool worth;
 
+	if (!attach(&r, pid, true))
+		return false;
+	watch_reader(&r);
+	worth = export_shared(&r, 0, &r.header, sizeof(r.header)) && r.header.caches_used;
 	export_close(&r);
 	return worth;
 }
@@ -582,12 +591,6 @@ static int only_one(void)
 	free(list);
 	free(pids);
 	return pid;
-}
-
-static void watch_reader(struct export_reader *r)
-{
-	begin_reading(r->pid);
-	r->watched = true;
 }
 
 bool export_open(struct export_reader *r, int pid)
