@@ -187,6 +187,38 @@ static void begin_reading(void)
 	must("[");
 }
 
+/* The histograms of a cache whose slow paths are timed; others have none. */
+static void read_latencies(const struct uslub_cache *c)
+{
+	struct uslub_latency_histogram h;
+
+	if (uslub_cache_latency(c, USLUB_LATENCY_alloc, &h))
+		return;
+	must(",");
+	key("latency");
+	must("{");
+	for (int i = 0; i < USLUB_LATENCY_COUNT; i++) {
+		if (i)
+			must(",");
+		unit_equal(uslub_cache_latency(c, (enum uslub_latency)i, &h), 0);
+		key(uslub_latency_name((enum uslub_latency)i));
+		must("{");
+		key("sum_ns");
+		unit_equal(number(), h.sum_ns);
+		must(",");
+		key("counts");
+		must("[");
+		for (unsigned b = 0; b < USLUB_LATENCY_BUCKETS; b++) {
+			if (b)
+				must(",");
+			unit_equal(number(), h.buckets[b]);
+		}
+		must("]");
+		must("}");
+	}
+	must("}");
+}
+
 static void read_cache(const struct uslub_cache *c)
 {
 	must("{");
@@ -202,6 +234,7 @@ static void read_cache(const struct uslub_cache *c)
 		unit_equal(number(), unit_stat(c, i));
 	}
 	must("}");
+	read_latencies(c);
 	must("}");
 }
 
@@ -257,6 +290,21 @@ static void test_values(void **state)
 	unit_equal(read_snapshot(), 3 + 3); /* sheaves of two sizes, and the boot cache */
 	assert_non_null(strstr(text, "\"alloc_slab\":9223372036854775807,"));
 	unit_equal(unit_stat(c[2], USLUB_STAT_barn_get), 0);
+}
+
+static void test_latencies(void **state)
+{
+	struct uslub_cache_args args = { .args_size = sizeof(args),
+					 .policy.latency = USLUB_POLICY_ON };
+	struct uslub_cache *timed = uslub_cache_create("timed", 64, &args);
+
+	(void)state;
+	for (unsigned i = 0; i < 1000; i++)
+		assert_non_null(uslub_cache_alloc(timed, 0));
+	assert_non_null(uslub_cache_create("not timed", 64, NULL));
+	read_snapshot();
+	assert_non_null(strstr(text, "\"latency\":{\"alloc\":{\"sum_ns\":"));
+	assert_null(strstr(strstr(text, "\"not timed\""), "\"latency\""));
 }
 
 static void named(const char *name)
@@ -437,6 +485,7 @@ int main(int argc, char **argv)
 	static const struct unit_test tests[] = {
 		UNIT_TEST(test_empty, UNIT_ALL),
 		UNIT_TEST(test_values, UNIT_ALL),
+		UNIT_TEST(test_latencies, UNIT_ALL),
 		UNIT_TEST(test_odd_names, UNIT_SHARED),
 		UNIT_TEST(test_names_without_utf8, UNIT_SHARED),
 		UNIT_TEST(test_errors, UNIT_SHARED),
