@@ -296,7 +296,7 @@ static struct uslub_cache *merge(const char *name, size_t size, const struct usl
 			return NULL;
 		copy_name(alias->name, name);
 		list_add(&c->aliases, &alias->link);
-		c->refcount++;
+		plat_store_quiet(&c->refcount, c->refcount + 1);
 		cache_tell(aliased, c, alias->name);
 		return c;
 	}
@@ -338,7 +338,7 @@ static bool unmerge(struct uslub_cache *c)
 	shared = c->refcount > 1;
 	c->dying = !shared;
 	if (shared) {
-		c->refcount--;
+		plat_store_quiet(&c->refcount, c->refcount - 1);
 		alias = list_entry(c->aliases.next, struct alias, link);
 		list_del(&alias->link);
 		cache_tell(unaliased, c, alias->name);

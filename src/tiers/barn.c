@@ -159,15 +159,15 @@ static bool merge(struct barn *b, struct uslub_sheaf *s)
 		return false;
 	}
 	if (!p) {
-		b->partial = s;
+		plat_store_quiet(&b->partial, s);
 		return false;
 	}
 	sheaf_move(p, s, min(s->fill, sheaf_room(p)));
-	b->partial = s->fill ? s : NULL;
+	plat_store_quiet(&b->partial, s->fill ? s : NULL);
 	if (!s->fill)
 		push_empty(b, s);
 	if (sheaf_room(p)) {
-		b->partial = p;
+		plat_store_quiet(&b->partial, p);
 		return false;
 	}
 	push_full(b, p);
@@ -205,7 +205,7 @@ struct uslub_sheaf *barn_drain(struct barn *b)
 	all = b->partial;
 	if (all)
 		all->next = NULL;
-	b->partial = NULL;
+	plat_store_quiet(&b->partial, NULL);
 	while ((s = pop(&b->full, &b->nr_full)) || (s = pop(&b->empty, &b->nr_empty))) {
 		s->next = all;
 		all = s;

@@ -17,7 +17,7 @@ struct barn {
 	uint32_t nr_empty;
 	struct uslub_sheaf *full;
 	struct uslub_sheaf *empty;
-	struct uslub_sheaf *partial; /* 0 < fill < capacity; NULL or one */
+	struct uslub_sheaf *partial; /* 0 < fill < capacity; NULL or one; read without, too */
 } cacheline;
 
 hidden void barn_init(struct barn *b, unsigned max_full, unsigned max_empty);
