@@ -176,7 +176,10 @@ static uint64_t age(const struct recipe *r, const struct recipe_view *v)
 		return 0;
 	for (unsigned i = 1; i < terms_of(r) && !since; i++)
 		since = term_sum(&r->terms[i], v, 0, ALL, 0);
-	return since && since < v->now ? v->now - since : 0;
+	if (!since)
+		return 0;
+	/* The clock is coarse: what began at this tick has an age all the same. */
+	return since < v->now ? v->now - since : 1;
 }
 
 uint64_t recipe_value(const struct recipe *r, const struct recipe_view *v)

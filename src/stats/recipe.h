@@ -78,7 +78,8 @@ enum recipe_kind {
 	RECIPE_NONE, /* always 0 */
 	RECIPE_SUM,
 	RECIPE_CLAMPED, /* node by node: within 0 and what the first term says */
-	RECIPE_AGE, /* unless the first term is 0: nanoseconds since the first of the others that is not 0 */
+	/* Unless the first term is 0: nanoseconds since the first of the others that is not 0, at least 1. */
+	RECIPE_AGE,
 };
 
 #define RECIPE_TERMS 6u

@@ -156,8 +156,10 @@ static void test_ages(void **state)
 	unit_equal(value(age), 600);
 	domain[0] = 300;
 	unit_equal(value(age), 700);
+	domain[0] = 1000; /* at this tick */
+	unit_equal(value(age), 1);
 	domain[0] = 1001; /* it has not begun yet */
-	unit_equal(value(age), 0);
+	unit_equal(value(age), 1);
 	unit_equal(value((struct recipe){ .kind = RECIPE_AGE }), 0);
 }
 
