@@ -64,6 +64,8 @@ static void *watch(void *unused)
 		pthread_mutex_unlock(&patience.lock);
 		if (!late)
 			continue;
+		if (tool_leave_screen)
+			tool_leave_screen();
 		tool_error("process %d does not let itself be read within %d s", patience.pid,
 			   PATIENCE_S);
 		_exit(TOOL_EXIT_USAGE);

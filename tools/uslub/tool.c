@@ -12,6 +12,7 @@
 #include "tool.h"
 
 const char *tool_name = "uslub";
+void (*tool_leave_screen)(void);
 
 static _Thread_local char **diverted;
 

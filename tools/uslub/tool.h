@@ -22,6 +22,9 @@
 /* Starts every message; main.c sets it to "uslub" or "uslub NAME". */
 extern const char *tool_name;
 
+/* What gives the terminal back, where a screen is drawn: for who ends the program from another thread. */
+extern void (*tool_leave_screen)(void);
+
 /*
  * tool_error - print a message on stderr, after the name of the program
  */

@@ -36,6 +36,7 @@ void screen_close(void)
 {
 	if (!terminal)
 		return;
+	tool_leave_screen = NULL;
 	endwin();
 	delscreen(terminal);
 	terminal = NULL;
@@ -51,6 +52,7 @@ bool screen_open(void)
 		exit(TOOL_EXIT_USAGE);
 	}
 	atexit(screen_close);
+	tool_leave_screen = screen_close;
 	set_escdelay(ESCAPE_MS);
 	cbreak();
 	noecho();
