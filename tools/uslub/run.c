@@ -4,12 +4,16 @@
  * were.
  *
  * The program's shared memory is made here and handed to it, so that it is still there when the program has
- * ended, however it did.
+ * ended, however it did. One that does not end by exit() leaves copies there that are not its last values. So it
+ * is read once a second, too, when there is to be a report.
  */
 #include <argp.h>
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "child.h"
 #include "command.h"
@@ -20,6 +24,8 @@
 
 /* As of env(1) and timeout(1): this program itself failed. */
 #define RUN_FAILED 125
+
+#define LOOK_S 1
 
 /*
  * struct arguments - the command line
@@ -119,14 +125,134 @@ static const struct argp argp = {
 	       "program cannot be executed, 127 if it is not found, 128+N if signal N ends it.",
 };
 
-static int report(const struct arguments *a, struct export_reader *r)
-{
-	struct snapshot *s = snapshot_export(r);
-	int error = 0;
+/* ---- looking at it while it runs ------------------------------------------------------------------ */
 
-	if (r->header.state != EXPORT_ENDED)
+/*
+ * struct looker - who reads the program while it runs
+ * @fd: of its shared memory
+ * @latest: the last reading, or NULL
+ */
+struct looker {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	bool running, stop;
+	int fd;
+	struct snapshot *latest;
+};
+
+/* The process that has claimed the memory, by its own number; 0: none yet. */
+static int claimed_by(int fd)
+{
+	struct export_header header = { 0 };
+
+	if (pread(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
+		return 0;
+	return header.state == EXPORT_LIVE ? (int)header.pid : 0;
+}
+
+/* A reading of values that are not copies, or NULL; why not is nobody's concern. */
+static struct snapshot *look(int fd)
+{
+	int pid = claimed_by(fd);
+	struct snapshot *s = NULL;
+	char *message;
+
+	if (!pid)
+		return NULL;
+	tool_divert(&message);
+	s = snapshot_process(pid);
+	tool_divert(NULL);
+	free(message);
+	if (s && s->count && !s->caches[0].copied)
+		return s;
+	snapshot_free(s);
+	return NULL;
+}
+
+static bool wait_to_look(struct looker *l)
+{
+	struct timespec until;
+	bool stop;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += LOOK_S;
+	pthread_mutex_lock(&l->lock);
+	while (!l->stop && !pthread_cond_timedwait(&l->ended, &l->lock, &until))
+		;
+	stop = l->stop;
+	pthread_mutex_unlock(&l->lock);
+	return !stop;
+}
+
+static void *keep_looking(void *arg)
+{
+	struct looker *l = arg;
+
+	while (wait_to_look(l)) {
+		struct snapshot *s = look(l->fd);
+
+		if (!s)
+			continue;
+		snapshot_free(l->latest);
+		l->latest = s;
+	}
+	return NULL;
+}
+
+static void look_begin(struct looker *l, int fd)
+{
+	sigset_t all, before;
+
+	*l = (struct looker){ .lock = PTHREAD_MUTEX_INITIALIZER,
+			      .ended = PTHREAD_COND_INITIALIZER,
+			      .fd = fd };
+	/* Signals are for the thread that hands them on. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	l->running = !pthread_create(&l->thread, NULL, keep_looking, l);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void look_end(struct looker *l)
+{
+	if (!l->running)
+		return;
+	pthread_mutex_lock(&l->lock);
+	l->stop = true;
+	pthread_cond_signal(&l->ended);
+	pthread_mutex_unlock(&l->lock);
+	pthread_join(l->thread, NULL);
+	l->running = false;
+}
+
+/* ---- the end -------------------------------------------------------------------------------------- */
+
+/* The last that is known of a program that did not end by exit(). */
+static struct snapshot *last_known(struct looker *l, struct export_reader *r)
+{
+	struct snapshot *s = l->latest;
+	struct timespec now;
+
+	if (!s) {
+		s = snapshot_export(r);
 		snapshot_note(s, "the program did not end by exit(): the figures are copies that "
 				 "it made a while before");
+		return s;
+	}
+	l->latest = NULL;
+	clock_gettime(CLOCK_REALTIME, &now);
+	snapshot_note(s, "the program did not end by exit(): the figures are of %.1f s before",
+		      (double)now.tv_sec + (double)now.tv_nsec / 1e9 - s->time);
+	return s;
+}
+
+static int report(const struct arguments *a, struct export_reader *r, struct looker *l)
+{
+	struct snapshot *s = r->header.state == EXPORT_ENDED ? snapshot_export(r)
+							     : last_known(l, r);
+	int error = 0;
+
 	if (a->output)
 		error = snapshot_write(s, a->output);
 	if (a->stats && !error)
@@ -156,27 +282,33 @@ static int prepare(const struct arguments *a, int *fd)
 int command_run(int argc, char **argv)
 {
 	struct arguments arguments = { 0 };
+	struct looker looker = { 0 };
 	struct export_reader reader;
 	struct child child;
+	bool wanted;
 	int fd, status;
 
 	argp_err_exit_status = RUN_FAILED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &arguments);
+	wanted = arguments.stats || arguments.output;
 	status = prepare(&arguments, &fd);
 	if (status)
 		return status;
+	if (wanted)
+		look_begin(&looker, fd);
 	child = child_run(arguments.command);
 	status = child.status;
+	look_end(&looker);
 	if (!export_open_fd(&reader, fd)) {
-		if (child.started && (arguments.stats || arguments.output))
+		if (child.started && wanted)
 			tool_error("%s did not use uslub, or ignored the environment: there are no "
 				   "statistics",
 				   arguments.command[0]);
-	} else if ((arguments.stats || arguments.output) && report(&arguments, &reader) &&
-		   !status) {
+	} else if (wanted && report(&arguments, &reader, &looker) && !status) {
 		status = RUN_FAILED;
 	}
 	export_close(&reader);
+	snapshot_free(looker.latest);
 	free(arguments.policy);
 	return status;
 }
