@@ -156,26 +156,65 @@ static struct recipe_elements elements(const void *base, size_t stride, unsigned
 	return (struct recipe_elements){ base, (uint32_t)stride, count, used };
 }
 
-void stat_view(const struct uslub_cache *c, struct recipe_view *v)
+/* One of the arrays. */
+static struct recipe_elements array_of(const struct uslub_cache *c, const struct recipe_view *v,
+				       unsigned which)
 {
-	unsigned nodes = plat_nnodes();
+	unsigned nodes = v->nodes;
 	const uint64_t *used = counters_used(counters(c));
 
-	*v = (struct recipe_view){ .self = (uintptr_t)c, .nodes = nodes, .peek = peek };
-#define ARRAY(name, ...) v->arrays[RECIPE_##name] = elements(__VA_ARGS__)
-	ARRAY(CACHE, c, sizeof(*c), 1, NULL);
-	ARRAY(SLOTS, c->pcs, sizeof(*c->pcs), c->nslots, used);
-	ARRAY(COUNTERS, counters(c)->words, counters(c)->stride * sizeof(uint64_t), c->nslots,
-	      used);
-	ARRAY(STASHES, c->stashes, sizeof(*c->stashes), c->nslots, used);
-	ARRAY(NODES, c->nodes, sizeof(*c->nodes), nodes, NULL);
-	ARRAY(FIRST_NODE, c->nodes, sizeof(*c->nodes), 1, NULL);
-	ARRAY(BARNS, c->barns, sizeof(*c->barns), nodes, NULL);
-	ARRAY(SHARDS, c->shards, sizeof(*c->shards), c->nshards * nodes, NULL);
-	ARRAY(DOMAIN, c->domain ? rcu_ages(c->domain) : NULL, sizeof(struct rcu_ages), 1, NULL);
+	switch (which) {
+	case RECIPE_CACHE:
+		return elements(c, sizeof(*c), 1, NULL);
+	case RECIPE_SLOTS:
+		return elements(c->pcs, sizeof(*c->pcs), c->nslots, used);
+	case RECIPE_COUNTERS:
+		return elements(counters(c)->words, counters(c)->stride * sizeof(uint64_t),
+				c->nslots, used);
+	case RECIPE_STASHES:
+		return elements(c->stashes, sizeof(*c->stashes), c->nslots, used);
+	case RECIPE_NODES:
+		return elements(c->nodes, sizeof(*c->nodes), nodes, NULL);
+	case RECIPE_FIRST_NODE:
+		return elements(c->nodes, sizeof(*c->nodes), 1, NULL);
+	case RECIPE_BARNS:
+		return elements(c->barns, sizeof(*c->barns), nodes, NULL);
+	case RECIPE_SHARDS:
+		return elements(c->shards, sizeof(*c->shards), c->nshards * nodes, NULL);
+	case RECIPE_DOMAIN:
+		return elements(c->domain ? rcu_ages(c->domain) : NULL, sizeof(struct rcu_ages), 1,
+				NULL);
+	case RECIPE_PROCESS:
+		return elements(&v->process, sizeof(v->process), 1, NULL);
+	default:
+		return elements(NULL, 0, 0, NULL);
+	}
+}
+
+/* All but the arrays. */
+static void begin_view(const struct uslub_cache *c, struct recipe_view *v)
+{
 	v->process.rseq = plat_rseq_mode();
-	ARRAY(PROCESS, &v->process, sizeof(v->process), 1, NULL);
-#undef ARRAY
+	v->now = 0;
+	v->self = (uintptr_t)c;
+	v->nodes = plat_nnodes();
+	v->peek = peek;
+}
+
+void stat_view(const struct uslub_cache *c, struct recipe_view *v)
+{
+	begin_view(c, v);
+	for (unsigned i = 0; i < RECIPE_ARRAYS; i++)
+		v->arrays[i] = array_of(c, v, i);
+}
+
+/* Only those that one recipe looks at; the others are left as they are. */
+static void view_for(const struct uslub_cache *c, const struct recipe *r, struct recipe_view *v)
+{
+	begin_view(c, v);
+	v->arrays[RECIPE_CACHE] = array_of(c, v, RECIPE_CACHE);
+	for (unsigned i = 0; i < r->nterms; i++)
+		v->arrays[r->terms[i].array] = array_of(c, v, r->terms[i].array);
 }
 
 bool stat_has_recipe(const struct uslub_cache *c, enum uslub_stat which)
@@ -199,6 +238,7 @@ static uint64_t walk(const struct uslub_cache *c, enum uslub_stat which)
 
 int uslub_cache_stat(const struct uslub_cache *c, enum uslub_stat which, uint64_t *value)
 {
+	const struct recipe *recipe;
 	struct recipe_view view;
 
 	if (!c || !value || (unsigned)which >= USLUB_STAT_COUNT)
@@ -207,9 +247,10 @@ int uslub_cache_stat(const struct uslub_cache *c, enum uslub_stat which, uint64_
 		*value = walk(c, which);
 		return 0;
 	}
-	stat_view(c, &view);
-	if (stat_recipes[which].kind == RECIPE_AGE)
+	recipe = &stat_recipes[which];
+	view_for(c, recipe, &view);
+	if (recipe->kind == RECIPE_AGE)
 		view.now = plat_now();
-	*value = recipe_value(&stat_recipes[which], &view);
+	*value = recipe_value(recipe, &view);
 	return 0;
 }
