@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -81,10 +82,23 @@ static pthread_t start(int *cpu)
 	return thread;
 }
 
+/* A thread that was waited for is among the process's for a moment yet. */
+static void wait_until_alone(void)
+{
+	struct stat st = { 0 };
+
+	for (unsigned i = 0; i < 10000 && st.st_nlink != 3; i++) {
+		if (i)
+			usleep(1000);
+		assert_int_equal(stat("/proc/self/task", &st), 0);
+	}
+}
+
 static void end(pthread_t thread)
 {
 	plat_store_release(&may_end, 1);
 	pthread_join(thread, NULL);
+	wait_until_alone();
 }
 
 static int visit_from(cpu_set_t home)
@@ -170,6 +184,7 @@ static void test_many(void **state)
 	plat_store_release(&may_end, 1);
 	for (unsigned i = 0; i < array_size(threads); i++)
 		pthread_join(threads[i], NULL);
+	wait_until_alone();
 	unit_equal(visit_from(only(first)), 0);
 }
 
