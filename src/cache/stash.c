@@ -150,6 +150,7 @@ bool stash_put(struct uslub_cache *c, struct uslub_sheaf *s)
 	if (!c->stashes || s->node != plat_cpu_node(s->slot))
 		return false;
 	st = &c->stashes[s->slot];
+	counters_use(counters(c), s->slot);
 	word = plat_load(&st->word);
 	do {
 		if (count_of(word) >= c->stash_limit)

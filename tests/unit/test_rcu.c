@@ -266,10 +266,10 @@ static void test_aborts(void **state)
 	for (unsigned i = 0; i < 2000; i++) {
 		void *object = alloc();
 
-		plat_inject_point = points[unit_below(array_size(points))];
-		plat_inject_aborts = unit_below(10) ? unit_below(3) : 1000;
+		plat_store(&plat_inject_point, points[unit_below(array_size(points))]);
+		plat_store(&plat_inject_aborts, unit_below(10) ? unit_below(3) : 1000);
 		uslub_cache_free_rcu(c, object);
-		plat_inject_aborts = 0;
+		plat_store(&plat_inject_aborts, 0);
 		deferred++;
 		unit_equal(S(free_rcu_sheaf) + S(free_rcu_sheaf_fail), deferred);
 	}
