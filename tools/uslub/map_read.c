@@ -128,10 +128,10 @@ static bool read_segments(struct export_reader *r, uint64_t class, struct map *m
 	return ok;
 }
 
-/* Names are compared as they are shown. */
+/* Names are compared as snapshots have them. */
 static bool has_name(const char *name, const char *wanted)
 {
-	char *text = text_utf8(name);
+	char *text = text_name(name);
 	bool same = !strcmp(text, wanted) || !strcmp(name, wanted);
 
 	free(text);
@@ -197,7 +197,7 @@ bool map_read(struct export_reader *r, const char *cache, struct map *map)
 	*map = (struct map){ .pid = r->pid };
 	if (!find_cache(r, cache, &entry))
 		return false;
-	map->cache = text_utf8(entry.name);
+	map->cache = text_name(entry.name);
 	map->slab_size = object_distance(r, &entry);
 	if (!read_segments(r, entry.class, map))
 		return false;

@@ -2,8 +2,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include "base/utf8.h"
 #include "snapshot.h"
+#include "text.h"
 #include "tool.h"
 
 const char *const snapshot_source_names[SNAPSHOT_SOURCES] = {
@@ -54,28 +54,6 @@ void snapshot_free(struct snapshot *s)
 	free(s);
 }
 
-/* A name as it can be printed and put into any format: what is no text becomes a replacement character. */
-static char *name_copy(const char *name)
-{
-	const unsigned char *s = (const unsigned char *)name;
-	char *copy = tool_alloc(3 * strlen(name) + 1, 1), *to = copy;
-
-	while (*s) {
-		unsigned n = utf8_length(s);
-
-		if (!n || *s < ' ' || *s == 0x7f) {
-			memcpy(to, "\xef\xbf\xbd", 3);
-			to += 3;
-			s++;
-			continue;
-		}
-		memcpy(to, s, n);
-		to += n;
-		s += n;
-	}
-	return copy;
-}
-
 /* One more, zeroed, at the end of an array. */
 #define append(array, count)                                                                       \
 	({                                                                                         \
@@ -88,7 +66,7 @@ struct snapshot_cache *snapshot_add(struct snapshot *s, const char *name)
 {
 	struct snapshot_cache *c = append(s->caches, s->count);
 
-	c->name = name_copy(name);
+	c->name = text_name(name);
 	return c;
 }
 
@@ -103,7 +81,7 @@ struct snapshot_value *snapshot_cache_add(struct snapshot_cache *c, const char *
 {
 	struct snapshot_value *v = append(c->values, c->count);
 
-	v->name = name_copy(name);
+	v->name = text_name(name);
 	v->which = uslub_stat_find(v->name);
 	if (v->which < 0)
 		v->which = -1;
@@ -113,7 +91,7 @@ struct snapshot_value *snapshot_cache_add(struct snapshot_cache *c, const char *
 
 void snapshot_cache_alias(struct snapshot_cache *c, const char *name)
 {
-	*append(c->aliases, c->aliases_count) = name_copy(name);
+	*append(c->aliases, c->aliases_count) = text_name(name);
 }
 
 void snapshot_parts_add(struct snapshot_parts *parts, unsigned index, double value)
@@ -128,7 +106,7 @@ struct snapshot_latency *snapshot_latency_add(struct snapshot_cache *c, const ch
 {
 	struct snapshot_latency *l = append(c->latencies, c->latencies_count);
 
-	l->name = name_copy(name);
+	l->name = text_name(name);
 	return l;
 }
 
@@ -241,7 +219,7 @@ static struct snapshot_fact *add_fact(struct snapshot *s, const char *name)
 {
 	struct snapshot_fact *f = append(s->host, s->host_count);
 
-	f->name = name_copy(name);
+	f->name = text_name(name);
 	return f;
 }
 
@@ -252,7 +230,7 @@ void snapshot_set_number(struct snapshot *s, const char *name, double number)
 
 void snapshot_set_text(struct snapshot *s, const char *name, const char *text)
 {
-	add_fact(s, name)->text = name_copy(text);
+	add_fact(s, name)->text = text_name(text);
 }
 
 void snapshot_set_flag(struct snapshot *s, const char *name, bool value)

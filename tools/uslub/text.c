@@ -3,8 +3,30 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/utf8.h"
 #include "text.h"
 #include "tool.h"
+
+char *text_name(const char *name)
+{
+	const unsigned char *s = (const unsigned char *)name;
+	char *copy = tool_alloc(3 * strlen(name) + 1, 1), *to = copy;
+
+	while (*s) {
+		unsigned n = utf8_length(s);
+
+		if (!n || *s < ' ' || *s == 0x7f) {
+			memcpy(to, "\xef\xbf\xbd", 3);
+			to += 3;
+			s++;
+			continue;
+		}
+		memcpy(to, s, n);
+		to += n;
+		s += n;
+	}
+	return copy;
+}
 
 char *text_utf8(const char *text)
 {

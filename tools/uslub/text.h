@@ -8,11 +8,13 @@
 #include <stdio.h>
 
 /*
+ * text_name  - the name of something that is kept: what is no text, control characters included, becomes U+FFFD
  * text_utf8  - the same text where it is UTF-8, else with ? for each byte that is not ASCII
  * text_shown - for a terminal: control characters and backslashes as \n, \x1b, \\
  *
  * The caller frees them.
  */
+char *text_name(const char *name);
 char *text_utf8(const char *text);
 char *text_shown(const char *text);
 
