@@ -98,7 +98,7 @@ struct uslub_latency_histogram {
  *
  * Everything in it only grows, so the difference of two readings is a histogram too. Exact once the threads
  * that use the cache are quiet; while they run it may lag by the operations in flight, and the sum may be ahead
- * of the buckets or behind. Costs O(possible CPUs) for each bucket and takes no lock.
+ * of the buckets or behind. Costs O(CPUs that have used the cache) for each bucket and takes no lock.
  *
  * Returns 0, or
  *   -EINVAL   @c or @h is NULL or @which is out of range

@@ -496,7 +496,7 @@ static bool begin(struct export_reader *r)
 
 /* ---- which process -------------------------------------------------------------------------------- */
 
-static void name_of(int pid, char *text, size_t size)
+bool export_command(int pid, char *text, size_t size)
 {
 	char name[32];
 	ssize_t n = -1;
@@ -510,13 +510,14 @@ static void name_of(int pid, char *text, size_t size)
 	}
 	text[n > 0 ? n : 0] = 0;
 	text[strcspn(text, "\n")] = 0;
+	return n > 0;
 }
 
-static char *shown_name_of(int pid)
+static char *shown_command(int pid)
 {
 	char command[64];
 
-	name_of(pid, command, sizeof(command));
+	export_command(pid, command, sizeof(command));
 	return text_shown(command);
 }
 
@@ -575,7 +576,7 @@ static int only_one(void)
 	char *list = tool_copy("");
 
 	for (unsigned i = 0; i < n && i < 10; i++) {
-		char *command = shown_name_of(pids[i]), *longer;
+		char *command = shown_command(pids[i]), *longer;
 
 		longer = tool_format("%s%s%d (%s)", list, i ? ", " : "", pids[i], command);
 		free(command);

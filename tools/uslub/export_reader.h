@@ -62,6 +62,9 @@ bool export_open_fd(struct export_reader *r, int fd);
 void export_close(struct export_reader *r);
 bool export_same(struct export_reader *r);
 
+/* export_command - the name of a process's program, as the process says; false: it cannot be had */
+bool export_command(int pid, char *text, size_t size);
+
 /*
  * export_create - shared memory for a process that is about to be started
  *

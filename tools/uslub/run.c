@@ -232,7 +232,6 @@ static void look_end(struct looker *l)
 static struct snapshot *last_known(struct looker *l, struct export_reader *r)
 {
 	struct snapshot *s = l->latest;
-	struct timespec now;
 
 	if (!s) {
 		s = snapshot_export(r);
@@ -241,9 +240,8 @@ static struct snapshot *last_known(struct looker *l, struct export_reader *r)
 		return s;
 	}
 	l->latest = NULL;
-	clock_gettime(CLOCK_REALTIME, &now);
 	snapshot_note(s, "the program did not end by exit(): the figures are of %.1f s before",
-		      (double)now.tv_sec + (double)now.tv_nsec / 1e9 - s->time);
+		      tool_time() - s->time);
 	return s;
 }
 

@@ -49,7 +49,6 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
-#include <time.h>
 #include <unistd.h>
 #include "snapshot.h"
 #include "text.h"
@@ -602,11 +601,9 @@ static unsigned count_list(const char *path)
 static void read_host(struct snapshot *s)
 {
 	unsigned nodes = count_list("/sys/devices/system/node/online");
-	struct timespec now;
 	struct utsname name;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	s->time = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+	s->time = tool_time();
 	if (!uname(&name))
 		snapshot_set_text(s, "release", name.release);
 	snapshot_set_number(s, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));

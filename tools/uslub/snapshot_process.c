@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include "export_reader.h"
 #include "snapshot.h"
@@ -97,13 +96,8 @@ static void add_latencies(struct snapshot_cache *c, const struct export_reader *
 
 static double age(const struct export_reader *r, const struct export_cache *entry)
 {
-	struct timespec t;
-	uint64_t now = r->header.ended;
+	uint64_t now = r->header.state == EXPORT_ENDED ? r->header.ended : tool_now_ns();
 
-	if (r->header.state != EXPORT_ENDED) {
-		clock_gettime(CLOCK_MONOTONIC, &t);
-		now = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-	}
 	return now > entry->copied ? (double)(now - entry->copied) : 0;
 }
 
@@ -198,30 +192,16 @@ static double resident_bytes(int pid)
 	return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-static void add_command(struct snapshot *s, int pid)
-{
-	char name[32], command[64] = "";
-	FILE *file;
-
-	snprintf(name, sizeof(name), "/proc/%d/comm", pid);
-	file = fopen(name, "re");
-	if (file && fgets(command, sizeof(command), file)) {
-		command[strcspn(command, "\n")] = 0;
-		snapshot_set_text(s, "command", command);
-	}
-	if (file)
-		fclose(file);
-}
-
 static void add_facts(struct export_reader *r, struct snapshot *s)
 {
 	const struct export_header *h = &r->header;
 	struct export_view v;
+	char command[64];
 	bool readable;
 
 	snapshot_set_number(s, "pid", r->pid ? r->pid : (int)h->pid);
-	if (r->pid)
-		add_command(s, r->pid);
+	if (r->pid && export_command(r->pid, command, sizeof(command)))
+		snapshot_set_text(s, "command", command);
 	snapshot_set_number(s, "cpus", h->cpus);
 	snapshot_set_number(s, "nodes", h->nodes);
 	snapshot_set_number(s, "page_size", h->page_size);
@@ -257,10 +237,8 @@ struct snapshot *snapshot_export(struct export_reader *r)
 {
 	struct reading reading = { .r = r, .s = snapshot_new(SNAPSHOT_PROCESS) };
 	struct snapshot *s = reading.s;
-	struct timespec t;
 
-	clock_gettime(CLOCK_REALTIME, &t);
-	s->time = (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+	s->time = tool_time();
 	reading.places = tool_alloc(export_entries(r), sizeof(*reading.places));
 	read_caches(&reading);
 	free(reading.places);

@@ -88,6 +88,14 @@ uint64_t tool_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+double tool_time(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
 unsigned tool_width(FILE *file)
 {
 	const char *columns = getenv("COLUMNS");

@@ -58,6 +58,11 @@ char *tool_copy(const char *text);
 uint64_t tool_now_ns(void);
 
 /*
+ * tool_time - seconds since 1970
+ */
+double tool_time(void);
+
+/*
  * tool_width - columns of the terminal that @file is, or the value of COLUMNS, or 0 for no limit
  */
 unsigned tool_width(FILE *file);

@@ -147,8 +147,7 @@ const struct top_column top_columns[TOP_COLUMNS] = {
 #define MOST_COUNTERS 6u
 
 /*
- * The counters whose rates a column adds up, and for a share those that are the whole. The first
- * @needed of them must be there, of the others any that are.
+ * The counters whose rates a column adds up, as many of them as are known.
  */
 struct sum {
 	unsigned count;
