@@ -5,10 +5,11 @@
  * 1. Structure
  *    Address space comes in segments: 64 MiB, aligned to 64 MiB, each bound to one NUMA node. Where
  *    address space is short (RLIMIT_AS) a segment is a part of such an aligned slot, down to 4 MiB. It is
- *    reserved without memory and committed in blocks of 2 MiB. Block 0 holds the segment's head: which
- *    order every page belongs to (one byte each) and one descriptor for every page (64 bytes each).
- *    From an address to its run is therefore a mask, an index and a byte; a bitmap with one bit for
- *    every slot of the address space says first whether the segment is ours.
+ *    reserved without memory and committed in blocks of 2 MiB. Block 0 holds the segment's head: the tag
+ *    that the owner of a page gave it and the order of the run it belongs to (one byte each), and one
+ *    descriptor for every page (64 bytes each). From an address to its run is therefore a mask, an index
+ *    and a byte; a bitmap with one bit for every slot of the address space says first whether the segment
+ *    is ours. Tags come first, so that from an address to its tag is a mask, a shift and a byte.
  *    Within a block runs are buddies of 2^order pages, order 0 up to the whole block.
  *
  * 2. Life of a run
@@ -56,8 +57,6 @@
 #define RESERVE_PART	  64
 #define PEEK_TRIES	  1000
 #define PEAK_NS		  1000000000ull
-#define ADDRESS_BITS_MAX  48
-#define SLOTS		  ((size_t)1 << (ADDRESS_BITS_MAX - SEGMENT_SHIFT))
 
 enum block_state {
 	BLOCK_RESERVED,
@@ -72,7 +71,8 @@ struct block {
 };
 
 struct segment {
-	struct list link; /* in its node */
+	uint8_t tag_of[SEGMENT_PAGES_MAX]; /* of a used page: its owner's; else 0 */
+	struct list link;		   /* in its node */
 	size_t size;
 	unsigned node;
 	unsigned committed; /* blocks, without block 0 */
@@ -80,6 +80,8 @@ struct segment {
 	uint8_t order_of[SEGMENT_PAGES_MAX]; /* of a used page: its run's order + 1; else 0 */
 	struct page pages[] cacheline;
 };
+
+_Static_assert(offsetof(struct segment, tag_of) == 0, "where supply_tag_of() looks");
 
 struct supply_node {
 	struct plat_lock lock;
@@ -91,8 +93,10 @@ struct supply_node {
 } cacheline;
 
 static struct supply_node nodes[PLAT_MAX_NODES];
-static uint64_t ours[SLOTS / 64];
 static uint32_t started;
+
+uint64_t supply_segments[SUPPLY_SLOTS / 64];
+unsigned supply_page_shift;
 
 void supply_start(void)
 {
@@ -104,6 +108,7 @@ void supply_start(void)
 		for (unsigned order = 0; order < MAX_ORDERS; order++)
 			list_init(&nodes[n].free[order]);
 	}
+	supply_page_shift = plat_page_shift();
 	plat_store_release(&started, 1);
 }
 
@@ -134,17 +139,21 @@ void *page_address(const struct page *page)
 
 struct page *supply_page_of(const void *p)
 {
-	size_t slot = (uintptr_t)p >> SEGMENT_SHIFT;
 	struct segment *seg = segment_of(p);
 	unsigned index, order;
 
-	if (slot >= SLOTS || !(plat_load(&ours[slot / 64]) >> slot % 64 & 1))
+	if (!supply_has_segment(p))
 		return NULL;
 	index = ((uintptr_t)p & (SEGMENT_SIZE - 1)) >> plat_page_shift();
 	order = plat_load(&seg->order_of[index]);
 	if (!order)
 		return NULL;
 	return &seg->pages[index & ~((1u << (order - 1)) - 1)];
+}
+
+void supply_tag(struct page *page, unsigned tag)
+{
+	memset(&segment_of(page)->tag_of[page->index], (int)tag, (size_t)1 << page->order);
 }
 
 const struct supply_figures *supply_figures(size_t *stride)
@@ -159,9 +168,8 @@ const struct supply_figures *supply_figures(size_t *stride)
 static bool is_of(const struct supply_node *n, const struct segment *seg)
 {
 	const struct segment *s;
-	size_t slot = (uintptr_t)seg >> SEGMENT_SHIFT;
 
-	if (slot >= SLOTS || !(plat_load(&ours[slot / 64]) >> slot % 64 & 1))
+	if (!supply_has_segment(seg))
 		return false;
 	if (plat_nnodes() == 1)
 		return true;
@@ -216,8 +224,8 @@ bool supply_peek(const void *p, void *to, size_t size)
 void supply_places(struct supply_places *places)
 {
 	*places = (struct supply_places){
-		.segments = ours,
-		.segment_bits = SLOTS,
+		.segments = supply_segments,
+		.segment_bits = SUPPLY_SLOTS,
 		.order_of = offsetof(struct segment, order_of),
 		.pages = offsetof(struct segment, pages),
 	};
@@ -331,7 +339,7 @@ static bool segment_add(unsigned node)
 	if (!seg)
 		return false;
 	slot = (uintptr_t)seg >> SEGMENT_SHIFT;
-	if (slot >= SLOTS || plat_commit(seg, BLOCK_SIZE)) {
+	if (slot >= SUPPLY_SLOTS || plat_commit(seg, BLOCK_SIZE)) {
 		plat_unmap(seg, size);
 		return false;
 	}
@@ -340,7 +348,7 @@ static bool segment_add(unsigned node)
 	plat_huge(seg, BLOCK_SIZE, false);
 	seg->size = size;
 	seg->node = node;
-	plat_fetch_or(&ours[slot / 64], 1ull << slot % 64);
+	plat_fetch_or(&supply_segments[slot / 64], 1ull << slot % 64);
 	plat_lock(&n->lock);
 	list_add(&n->segments, &seg->link);
 	count(&n->figures.segments, 1);
@@ -452,7 +460,7 @@ static void purge_one(struct supply_node *n, struct page *page)
 	list_del(&seg->link);
 	count(&n->figures.segments, (size_t)-1);
 	slot = (uintptr_t)seg >> SEGMENT_SHIFT;
-	plat_fetch_and(&ours[slot / 64], ~(1ull << slot % 64));
+	plat_fetch_and(&supply_segments[slot / 64], ~(1ull << slot % 64));
 	plat_unlock(&n->lock);
 	plat_unmap(seg, seg->size);
 	plat_lock(&n->lock);
@@ -561,6 +569,7 @@ void supply_free(struct page *page)
 
 	plat_lock(&n->lock);
 	memset(&seg->order_of[page->index], 0, (size_t)1 << page->order);
+	memset(&seg->tag_of[page->index], 0, (size_t)1 << page->order);
 	block_of(seg, page)->used -= 1u << page->order;
 	count(&n->figures.used, -((size_t)1 << page->order));
 	page->dirty = 1;

@@ -12,6 +12,9 @@
 #define SEGMENT_SIZE  ((size_t)1 << SEGMENT_SHIFT)
 #define BLOCK_SIZE    ((size_t)1 << BLOCK_SHIFT)
 
+#define SUPPLY_ADDRESS_BITS 48
+#define SUPPLY_SLOTS	    ((size_t)1 << (SUPPLY_ADDRESS_BITS - SEGMENT_SHIFT))
+
 enum page_kind {
 	PAGE_NONE, /* not the head of a run */
 	PAGE_FREE, /* heads a free run; linked in its node's list */
@@ -60,6 +63,37 @@ hidden void *page_address(const struct page *page);
  * being given back to the system: section 5 of supply.c. [any]
  */
 hidden struct page *supply_page_of(const void *p);
+
+/*
+ * A word of its owner's choice, 1 to 255, for all pages of a used run, so that the owner knows its own by the
+ * address alone. supply_free() takes it off.
+ */
+hidden void supply_tag(struct page *page, unsigned tag);
+
+/* For the inline functions below only. */
+hidden extern uint64_t
+	supply_segments[SUPPLY_SLOTS / 64]; /* a bit for every slot of the address space */
+hidden extern unsigned supply_page_shift;
+
+static always_inline bool supply_has_segment(const void *p)
+{
+	size_t slot = (uintptr_t)p >> SEGMENT_SHIFT;
+
+	return slot < SUPPLY_SLOTS && plat_load(&supply_segments[slot / 64]) >> slot % 64 & 1;
+}
+
+/*
+ * supply_tag_of - the tag of the used run that holds address p
+ * 0: it has none, or p is in no run of ours. Of such an address it may fault as supply_page_of() does. [any]
+ */
+static always_inline unsigned supply_tag_of(const void *p)
+{
+	const uint8_t *tags = (const uint8_t *)((uintptr_t)p & ~(SEGMENT_SIZE - 1));
+
+	if (unlikely(!supply_has_segment(p)))
+		return 0;
+	return plat_load(&tags[((uintptr_t)p & (SEGMENT_SIZE - 1)) >> supply_page_shift]);
+}
 
 /*
  * What a node's supply holds, in pages: a moment's view, changed under the lock and read without. Outside

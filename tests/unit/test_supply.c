@@ -29,7 +29,7 @@ static struct supply_usage usage(void)
 }
 
 /* A word at the start and at the end of each page of a run tells whose it is. */
-static void tag(struct page *page, uint64_t value)
+static void mark(struct page *page, uint64_t value)
 {
 	char *p = page_address(page);
 
@@ -39,7 +39,7 @@ static void tag(struct page *page, uint64_t value)
 	}
 }
 
-static void check_tag(struct page *page, uint64_t value)
+static void check_mark(struct page *page, uint64_t value)
 {
 	char *p = page_address(page);
 
@@ -94,8 +94,8 @@ static void test_orders(void **state)
 	for (unsigned order = 0; order <= supply_max_order(); order++) {
 		page = alloc(order);
 		p = page_address(page);
-		tag(page, order);
-		check_tag(page, order);
+		mark(page, order);
+		check_mark(page, order);
 		memset(page->client, 0xff, sizeof(page->client)); /* the client's to fill */
 		unit_equal(usage().used, run_bytes(order));
 		supply_free(page);
@@ -111,17 +111,17 @@ static void test_neighbours(void **state)
 	(void)state;
 	for (unsigned i = 0; i < array_size(pages); i++) {
 		pages[i] = alloc(i % 5);
-		tag(pages[i], i * 1000003);
+		mark(pages[i], i * 1000003);
 	}
 	for (unsigned i = 0; i < array_size(pages); i++) {
 		assert_ptr_equal(supply_page_of(page_address(pages[i])), pages[i]);
-		check_tag(pages[i], i * 1000003);
+		check_mark(pages[i], i * 1000003);
 	}
 	/* The middle ones go; the others stay what they are. */
 	for (unsigned i = 1; i < array_size(pages); i += 2)
 		supply_free(pages[i]);
 	for (unsigned i = 0; i < array_size(pages); i += 2) {
-		check_tag(pages[i], i * 1000003);
+		check_mark(pages[i], i * 1000003);
 		supply_free(pages[i]);
 	}
 	unit_equal(usage().used, 0);
@@ -160,6 +160,80 @@ static void test_unknown_addresses(void **state)
 	assert_ptr_equal(supply_page_of(p + plat_page_size() - 1), page);
 	supply_free(page);
 	free(heap);
+}
+
+/* ---- tags ----------------------------------------------------------------------------------------- */
+
+static void check_tag(const struct page *page, unsigned tag)
+{
+	const char *p = page_address(page);
+
+	for (size_t i = 0; i < run_bytes(page->order); i += plat_page_size()) {
+		unit_equal(supply_tag_of(p + i), tag);
+		unit_equal(supply_tag_of(p + i + plat_page_size() - 1), tag);
+	}
+}
+
+static void check_untagged(const void *p)
+{
+	unit_equal(supply_tag_of(p), 0);
+}
+
+/* Each page of a run has its tag, and nothing beside it. */
+static void test_tags(void **state)
+{
+	unsigned max = supply_max_order();
+	struct page *runs[3];
+	char *p, *segment;
+
+	(void)state;
+	check_untagged(&max); /* before there is a segment */
+	for (unsigned order = 0; order <= max; order++) {
+		for (unsigned i = 0; i < array_size(runs); i++) {
+			runs[i] = alloc(order);
+			check_tag(runs[i], 0);
+			supply_tag(runs[i], 255 - i);
+		}
+		for (unsigned i = 0; i < array_size(runs); i++)
+			check_tag(runs[i], 255 - i);
+		p = page_address(runs[1]);
+		supply_free(runs[1]);
+		for (size_t i = 0; i < run_bytes(order); i += plat_page_size())
+			check_untagged(p + i);
+		check_tag(runs[0], 255);
+		check_tag(runs[2], 253);
+		supply_free(runs[0]);
+		supply_free(runs[2]);
+	}
+	segment = (char *)((uintptr_t)p & ~(SEGMENT_SIZE - 1));
+	check_untagged(NULL);
+	check_untagged((void *)1);
+	check_untagged((void *)UINTPTR_MAX);
+	check_untagged((void *)((uintptr_t)p | (uintptr_t)1 << 48));
+	check_untagged((void *)((uintptr_t)p | (uintptr_t)1 << 63));
+	check_untagged(segment);
+	check_untagged(runs[0]);
+	check_untagged(segment - 1);
+	check_untagged(segment + SEGMENT_SIZE - 1);
+	check_untagged(segment + SEGMENT_SIZE);
+}
+
+/* Of a block that went to the system and came back, too. */
+static void test_tags_of_returned_block(void **state)
+{
+	struct page *keep = alloc(0), *whole = alloc(supply_max_order());
+
+	(void)state;
+	supply_tag(keep, 1);
+	supply_tag(whole, 2);
+	supply_free(whole);
+	supply_trim();
+	check_tag(whole, 0);
+	whole = alloc(supply_max_order());
+	check_tag(whole, 0);
+	check_tag(keep, 1);
+	supply_free(whole);
+	supply_free(keep);
 }
 
 /* ---- joining -------------------------------------------------------------------------------------- */
@@ -326,8 +400,8 @@ static void test_trim_block(void **state)
 	b = alloc(supply_max_order());
 	p = page_address(a);
 	q = page_address(b);
-	tag(a, 1);
-	tag(b, 2);
+	mark(a, 1);
+	mark(b, 2);
 	unit_equal(resident(p, BLOCK_SIZE), pages_of_block());
 	supply_free(a);
 	supply_free(b);
@@ -338,8 +412,8 @@ static void test_trim_block(void **state)
 	unit_equal(resident(q, BLOCK_SIZE), 0);
 	/* and they can be had again */
 	a = alloc(supply_max_order());
-	tag(a, 3);
-	check_tag(a, 3);
+	mark(a, 3);
+	check_mark(a, 3);
 	supply_free(a);
 	supply_free(keep);
 }
@@ -360,10 +434,10 @@ static void test_trim_runs(void **state)
 	near_large = alloc(order);
 	p = page_address(large);
 	q = page_address(small);
-	tag(large, 1);
-	tag(small, 2);
-	tag(near_large, 3);
-	tag(near_small, 4);
+	mark(large, 1);
+	mark(small, 2);
+	mark(near_large, 3);
+	mark(near_small, 4);
 	supply_free(large);
 	supply_free(small);
 	unit_equal(usage().dirty, run_bytes(order) + run_bytes(order - 1));
@@ -371,8 +445,8 @@ static void test_trim_runs(void **state)
 	unit_equal(usage().dirty, run_bytes(order - 1));
 	unit_equal(resident(p, run_bytes(order)), 0);
 	unit_equal(resident(q, run_bytes(order - 1)), 1u << (order - 1));
-	check_tag(near_large, 3);
-	check_tag(near_small, 4);
+	check_mark(near_large, 3);
+	check_mark(near_small, 4);
 	supply_free(near_large);
 	supply_free(near_small);
 	supply_trim();
@@ -604,7 +678,7 @@ static void test_short_of_addresses(void **state)
 
 struct live {
 	struct page *page;
-	uint64_t tag;
+	uint64_t mark;
 };
 
 static size_t live_bytes(const struct live *live)
@@ -621,7 +695,7 @@ static void put(struct live *l)
 {
 	char *p = page_address(l->page);
 
-	check_tag(l->page, l->tag);
+	check_mark(l->page, l->mark);
 	supply_free(l->page);
 	assert_null(supply_page_of(p));
 	l->page = NULL;
@@ -638,8 +712,8 @@ static void take(struct live *l)
 	if (!l->page)
 		return;
 	check_run(l->page, order, 0);
-	l->tag = unit_random();
-	tag(l->page, l->tag);
+	l->mark = unit_random();
+	mark(l->page, l->mark);
 }
 
 static void test_history(void **state)
@@ -790,6 +864,8 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_orders, UNIT_SHARED),
 		UNIT_TEST(test_neighbours, UNIT_SHARED),
 		UNIT_TEST(test_unknown_addresses, UNIT_SHARED),
+		UNIT_TEST(test_tags, UNIT_SHARED),
+		UNIT_TEST(test_tags_of_returned_block, UNIT_SHARED),
 		UNIT_TEST(test_join, UNIT_SHARED),
 		UNIT_TEST(test_join_around, UNIT_SHARED),
 		UNIT_TEST(test_choice, UNIT_SHARED),
