@@ -51,6 +51,7 @@ static unsigned choose_capacity(const struct uslub_cache_args *args, const struc
 static struct uslub_cache *internal_cache(const char *name, size_t size, unsigned capacity,
 					  struct uslub_cache *sheaves)
 {
+	struct cache_kind kind = { .sheaves = sheaves, .internal = true };
 	struct uslub_cache_args args = {
 		.args_size = sizeof(args),
 		.policy.sheaf_capacity = capacity ? capacity : USLUB_POLICY_NONE,
@@ -60,7 +61,7 @@ static struct uslub_cache *internal_cache(const char *name, size_t size, unsigne
 	list_for_each_entry(c, &registry, link)
 		if (c->internal && !strcmp(c->name, name))
 			return c;
-	return cache_create_locked(name, size, &args, sheaves, true);
+	return cache_create_locked(name, size, &args, &kind);
 }
 
 /* Where sheaves of a capacity come from. */
@@ -103,7 +104,8 @@ static void release_after_grace(struct node *n, struct slab *slab)
 
 static void cache_free_memory(struct uslub_cache *c)
 {
-	arena_free(c->pcs, c->nslots * sizeof(*c->pcs));
+	if (c->own_slots)
+		arena_free(c->slots.first, c->nslots * sizeof(struct pcs));
 	arena_free(c->idle, c->nslots * sizeof(*c->idle));
 	arena_free(c->stashes, c->nslots * sizeof(*c->stashes));
 	arena_free(c->class.counters.words, counters_bytes(&c->class.counters));
@@ -113,18 +115,22 @@ static void cache_free_memory(struct uslub_cache *c)
 	arena_free(c, sizeof(*c));
 }
 
-static struct uslub_cache *cache_alloc_memory(void)
+static struct uslub_cache *cache_alloc_memory(const struct cache_kind *kind)
 {
 	struct uslub_cache *c = arena_alloc(sizeof(*c));
 
 	if (!c)
 		return NULL;
 	c->nslots = plat_nslots();
-	c->pcs = arena_alloc(c->nslots * sizeof(*c->pcs));
+	c->slots = kind->slots;
+	c->own_slots = !kind->slots.first;
+	if (c->own_slots)
+		c->slots = (struct pcs_set){ arena_alloc(c->nslots * sizeof(struct pcs)),
+					     sizeof(struct pcs) };
 	c->idle = arena_alloc(c->nslots * sizeof(*c->idle));
 	c->nodes = arena_alloc(plat_nnodes() * sizeof(*c->nodes));
 	c->barns = arena_alloc(plat_nnodes() * sizeof(*c->barns));
-	if (c->pcs && c->idle && c->nodes && c->barns)
+	if (c->slots.first && c->idle && c->nodes && c->barns)
 		return c;
 	cache_free_memory(c);
 	return NULL;
@@ -141,16 +147,30 @@ static bool init_counters(struct uslub_cache *c)
 	return counters->words;
 }
 
+static uint32_t cpus_that_pop(const struct uslub_cache *c)
+{
+	return c->capacity && c->slots.stride == sizeof(struct pcs) ? plat_seq_limit : 0;
+}
+
+/* Frees have to look at nodes where there are several. */
+static uint32_t cpus_that_push(const struct uslub_cache *c)
+{
+	return plat_nnodes() == 1 ? cpus_that_pop(c) : 0;
+}
+
 static void open_fast_paths(struct uslub_cache *c)
 {
-	uint32_t cpus = c->capacity ? plat_seq_limit : 0;
-	bool look_at_node = plat_nnodes() > 1;
+	c->main_slots = pcs_slot(&c->slots, 0, PCS_MAIN);
+	c->rcu_slots = pcs_slot(&c->slots, 0, PCS_RCU);
+	c->pop_cpus = cpus_that_pop(c);
+	c->push_cpus = cpus_that_push(c);
+	c->rcu_cpus = c->domain ? cpus_that_push(c) : 0;
+}
 
-	c->main_slots = &c->pcs[0].main;
-	c->rcu_slots = &c->pcs[0].rcu;
-	c->pop_cpus = cpus;
-	c->push_cpus = look_at_node ? 0 : cpus;
-	c->rcu_cpus = look_at_node || !c->domain ? 0 : cpus;
+void cache_adopt(struct uslub_cache *c, struct rcu_domain *d)
+{
+	plat_store_release(&c->domain, d);
+	plat_store_release(&c->rcu_cpus, cpus_that_push(c));
 }
 
 /* The policy's words in the order of the enum. */
@@ -240,18 +260,19 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 
 struct uslub_cache *cache_create_locked(const char *name, size_t object_size,
 					const struct uslub_cache_args *args,
-					struct uslub_cache *sheaves, bool internal)
+					const struct cache_kind *kind)
 {
-	struct uslub_cache *c = cache_alloc_memory();
+	struct uslub_cache *c = cache_alloc_memory(kind);
 	int error = -ENOMEM;
 
 	if (c) {
-		c->internal = internal;
+		c->internal = kind->internal;
+		c->class.tag = kind->tag;
 		error = cache_init(c, name, object_size, args);
 	}
 	if (!error) {
-		c->sheaves = sheaves;
-		if (!sheaves && c->capacity)
+		c->sheaves = kind->sheaves;
+		if (!c->sheaves && c->capacity)
 			c->sheaves = sheaf_source(c->capacity);
 		if (!c->sheaves && c->capacity)
 			error = -ENOMEM;
@@ -307,6 +328,7 @@ struct uslub_cache *uslub_cache_create(const char *name, size_t object_size,
 				       const struct uslub_cache_args *given)
 {
 	struct uslub_cache_args none = { .args_size = sizeof(none) };
+	struct cache_kind kind = { NULL };
 	const struct uslub_cache_args *args = given ? given : &none;
 	struct uslub_cache *c;
 
@@ -318,7 +340,7 @@ struct uslub_cache *uslub_cache_create(const char *name, size_t object_size,
 	plat_lock(&registry_lock);
 	c = merge(name, object_size, args);
 	if (!c)
-		c = cache_create_locked(name, object_size, args, NULL, false);
+		c = cache_create_locked(name, object_size, args, &kind);
 	plat_unlock(&registry_lock);
 	return c;
 }

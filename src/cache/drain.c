@@ -45,10 +45,10 @@ static void drain_stashes(struct uslub_cache *c, unsigned first, unsigned last)
 /* Under close_lock. */
 static int drain_slots(struct uslub_cache *c, unsigned first, unsigned last)
 {
-	int error = pcs_drain(c->pcs, PCS_MAIN, first, last, main_taken, c);
+	int error = pcs_drain(&c->slots, PCS_MAIN, first, last, main_taken, c);
 
-	if (!error && c->domain)
-		error = pcs_drain(c->pcs, PCS_RCU, first, last, rcu_taken, c);
+	if (!error && cache_domain(c))
+		error = pcs_drain(&c->slots, PCS_RCU, first, last, rcu_taken, c);
 	drain_stashes(c, first, last);
 	return error;
 }
@@ -60,7 +60,7 @@ int cache_drain(struct uslub_cache *c, bool dead)
 
 	plat_lock(&c->close_lock);
 	if (dead) {
-		pcs_drain_dead(c->pcs, PCS_MAIN, 0, c->nslots, main_taken, c);
+		pcs_drain_dead(&c->slots, PCS_MAIN, 0, c->nslots, main_taken, c);
 		drain_stashes(c, 0, c->nslots);
 	} else {
 		error = drain_slots(c, 0, c->nslots);
@@ -119,7 +119,7 @@ static bool slot_idle(struct idle_seen *seen, const struct pcs *pcs, uint64_t no
 /* Two looks an idle time apart take all of a CPU that did nothing in between. Under close_lock. */
 static void look_at(struct uslub_cache *c, unsigned cpu)
 {
-	if (slot_idle(&c->idle[cpu], &c->pcs[cpu], plat_now()))
+	if (slot_idle(&c->idle[cpu], pcs_of(&c->slots, cpu), plat_now()))
 		drain_slots(c, cpu, cpu + 1);
 	else if (c->stashes)
 		stash_trim(c, cpu);

@@ -32,9 +32,8 @@ struct idle_seen {
 
 struct uslub_cache {
 	/* The fast paths read this line and no other. */
-	struct percpu_slot *main_slots; /* of CPU 0; the others follow a struct pcs apart */
+	struct percpu_slot *main_slots; /* of CPU 0, where the others follow a struct pcs apart */
 	struct percpu_slot *rcu_slots;
-	struct pcs *pcs;    /* both are in here */
 	uint32_t pop_cpus;  /* CPUs whose slots the inline sequences may use: all, or 0 */
 	uint32_t push_cpus; /* 0 as well where frees have to look at the object's node */
 	uint32_t rcu_cpus;
@@ -44,12 +43,14 @@ struct uslub_cache {
 	uint16_t stash_limit; /* sheaves a CPU keeps for itself; 0: none */
 
 	struct slab_class class cacheline;
+	struct pcs_set slots;
+	bool own_slots;
 	struct node *nodes;	   /* one per NUMA node */
 	struct barn *barns;	   /* one per NUMA node */
 	struct park_shard *shards; /* nshards per NUMA node; NULL: no parking */
 	unsigned nshards;
 	struct uslub_cache *sheaves;  /* where this cache's sheaves come from */
-	struct rcu_domain *domain;    /* NULL: created without a flavor */
+	struct rcu_domain *domain;    /* atomic: may come later; NULL: has no flavor */
 	uint64_t rcu_limit;	      /* bytes */
 	struct uslub_policy policy;   /* in force */
 	struct uslub_cache_args args; /* as given */
@@ -75,6 +76,11 @@ struct uslub_cache {
 static inline const struct counters *counters(const struct uslub_cache *c)
 {
 	return &c->class.counters;
+}
+
+static inline struct rcu_domain *cache_domain(const struct uslub_cache *c)
+{
+	return plat_load_acquire(&c->domain);
 }
 
 static inline struct barn *local_barn(struct uslub_cache *c)
@@ -107,12 +113,12 @@ static inline void note_barn_put(const struct uslub_cache *c, const struct barn 
 
 static inline struct percpu_slot *main_slot(struct uslub_cache *c, unsigned cpu)
 {
-	return pcs_slot(c->pcs, cpu, PCS_MAIN);
+	return pcs_slot(&c->slots, cpu, PCS_MAIN);
 }
 
 static inline struct percpu_slot *rcu_slot(struct uslub_cache *c, unsigned cpu)
 {
-	return pcs_slot(c->pcs, cpu, PCS_RCU);
+	return pcs_slot(&c->slots, cpu, PCS_RCU);
 }
 
 /* Gives a sheaf to a CPU, which has something from now on. */
@@ -218,6 +224,12 @@ hidden struct rcu_domain *rcu_domain_get(const struct rcu_flavor_struct *flavor)
 hidden uint64_t rcu_queue_sheaf(struct uslub_cache *c, unsigned cpu, struct uslub_sheaf *s,
 				bool to_barn);
 hidden void rcu_queue_slab(struct rcu_domain *d, struct slab *slab);
+/*
+ * Defers the free of any memory: of an object of c, or, where c is NULL, of what rcu_free_other knows how to
+ * free. A cache with a tag and without a flavor takes this one.
+ */
+hidden void rcu_free_any(const struct rcu_flavor_struct *flavor, struct uslub_cache *c, void *p);
+hidden extern void (*rcu_free_other)(void *p); /* set by the layer above that has such memory */
 /* Disposes of a matured sheaf, if there is one: the barn may have it afterwards. */
 hidden bool rcu_feed_barn(struct uslub_cache *c);
 hidden void rcu_wait(struct rcu_domain *d);
@@ -285,9 +297,25 @@ hidden extern struct list registry;
 hidden uint64_t registry_next(uint64_t number, void (*fn)(struct uslub_cache *, void *), void *arg);
 
 /* create.c */
+/* Gives a cache without a flavor its domain. Under the registry lock. */
+hidden void cache_adopt(struct uslub_cache *c, struct rcu_domain *d);
+/*
+ * What a part of the library says of a cache of its own, besides its arguments; zero means nothing special.
+ * @sheaves: where its sheaves come from
+ * @internal: its objects are sheaves
+ * @tag: of its slabs' pages
+ * @slots: where the caller has its slots, which then are the caller's. With other strides than a struct pcs its
+ *         inline fast paths are closed; the caller has his own
+ */
+struct cache_kind {
+	struct uslub_cache *sheaves;
+	bool internal;
+	uint8_t tag;
+	struct pcs_set slots;
+};
 hidden struct uslub_cache *cache_create_locked(const char *name, size_t object_size,
 					       const struct uslub_cache_args *args,
-					       struct uslub_cache *sheaves, bool internal);
+					       const struct cache_kind *kind);
 
 /* start.c */
 hidden void uslub_start(void);

@@ -258,22 +258,32 @@ static void sheaf_callback(void *sheaf)
 	dispose_sheaf(sheaf);
 }
 
+void (*rcu_free_other)(void *p);
+
+/* The cache of an object; NULL: of memory that is no object. */
 static struct uslub_cache *cache_of(void *object)
 {
 	struct slab *slab = (struct slab *)supply_page_of(object);
 
-	return container_of(slab->class, struct uslub_cache, class);
+	return slab && slab->class ? container_of(slab->class, struct uslub_cache, class) : NULL;
+}
+
+static void dispose_pointer(void *object)
+{
+	struct uslub_cache *c = cache_of(object);
+
+	if (!c) {
+		plat_load_acquire (&rcu_free_other)(object);
+		return;
+	}
+	cache_free_slabs(c, &object, 1, 0);
+	plat_fetch_sub(&c->rcu_queued, 1);
 }
 
 static void dispose_block(struct rcu_domain *d, struct block *b)
 {
-	struct uslub_cache *c;
-
-	for (size_t i = 0; i < b->used; i++) {
-		c = cache_of(b->objects[i]);
-		cache_free_slabs(c, &b->objects[i], 1, 0);
-		plat_fetch_sub(&c->rcu_queued, 1);
-	}
+	for (size_t i = 0; i < b->used; i++)
+		dispose_pointer(b->objects[i]);
 	block_free(d, b);
 }
 
@@ -336,7 +346,7 @@ static void dispose_batch(struct rcu_domain *d)
 
 bool rcu_feed_barn(struct uslub_cache *c)
 {
-	if (!c->domain)
+	if (!cache_domain(c))
 		return false;
 	return (c->stashes && plat_rcu_poll(c->domain->flavor)) ||
 	       (plat_load(&c->domain->matured) && dispose_one_sheaf(c->domain));
@@ -738,27 +748,37 @@ static bool queue_pointer(struct rcu_domain *d, void *object)
 	return ok;
 }
 
-static void batch_object(struct uslub_cache *c, void *object)
+/* Nothing at all can be remembered; d's callers may be readers. */
+static void coldpath defer_without_memory(struct rcu_domain *d, struct uslub_cache *c, void *p)
 {
-	struct rcu_domain *d = c->domain;
+	const char *name = c ? c->name : "(none)";
 
-	slab_of(&c->class, object);
-	plat_fetch_add(&c->rcu_queued, 1);
-	note_time(d);
-	if (likely(queue_pointer(d, object))) {
-		wake_reclaimer(d, plat_load(&c->rcu_queued) * c->class.size >
-					  c->rcu_limit / HASTE_PART);
-		return;
-	}
 	if (plat_rcu_reader(d->flavor)) {
-		plat_fetch_sub(&c->rcu_queued, 1);
+		if (c)
+			plat_fetch_sub(&c->rcu_queued, 1);
 		plat_warn("cache %s: no memory to defer the free of %p in a reader; it is leaked",
-			  c->name, object);
+			  name, p);
 		return;
 	}
 	grace_period(d);
-	plat_fetch_sub(&c->rcu_queued, 1);
-	uslub_cache_free(c, object);
+	dispose_pointer(p);
+}
+
+/* c is NULL for what is no object. */
+static void batch_pointer(struct rcu_domain *d, struct uslub_cache *c, void *p)
+{
+	bool haste = false;
+
+	if (c) {
+		slab_of(&c->class, p);
+		haste = (plat_fetch_add(&c->rcu_queued, 1) + 1) * c->class.size >
+			c->rcu_limit / HASTE_PART;
+	}
+	note_time(d);
+	if (likely(queue_pointer(d, p)))
+		wake_reclaimer(d, haste);
+	else
+		defer_without_memory(d, c, p);
 }
 
 /* ---- free_rcu ------------------------------------------------------------------------------------- */
@@ -791,7 +811,7 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 				   void *object)
 {
 	struct percpu_slot *slot = rcu_slot(c, cpu);
-	uint32_t *inflight = &c->pcs[cpu].rcu_inflight;
+	uint32_t *inflight = &pcs_of(&c->slots, cpu)->rcu_inflight;
 	enum seq_result result;
 	struct uslub_sheaf *old;
 	uint32_t generation;
@@ -827,7 +847,7 @@ static noinline void free_rcu_slow(struct uslub_cache *c, void *object)
 	bool remote = false;
 	unsigned cpu, put;
 
-	if (unlikely(!c->domain))
+	if (unlikely(!cache_domain(c)))
 		plat_fatal("cache %s: uslub_cache_free_rcu() of %p, but the cache was created "
 			   "without an RCU flavor (uslub_cache_args.rcu)",
 			   c->name, object);
@@ -856,7 +876,7 @@ static noinline void free_rcu_slow(struct uslub_cache *c, void *object)
 		return;
 	if (!remote && c->capacity)
 		count(counters(c), CTR_free_rcu_sheaf_fail);
-	batch_object(c, object);
+	batch_pointer(c->domain, c, object);
 }
 
 void uslub_cache_free_rcu(struct uslub_cache *c, void *object)
@@ -866,6 +886,48 @@ void uslub_cache_free_rcu(struct uslub_cache *c, void *object)
 	if (likely(seq_push(&c->rcu_slots, &c->rcu_cpus, object) == SEQ_DONE))
 		return;
 	free_rcu_slow(c, object);
+}
+
+/* The domain of a flavor, made if need be; NULL: no memory, or too many flavors. */
+static struct rcu_domain *domain_of(const struct rcu_flavor_struct *flavor)
+{
+	struct rcu_domain *d;
+
+	for (unsigned i = 0; i < rcu_domains(); i++)
+		if (domains[i].flavor == flavor)
+			return &domains[i];
+	plat_lock(&registry_lock);
+	d = rcu_domain_get(flavor);
+	plat_unlock(&registry_lock);
+	return d;
+}
+
+/* Caches with a tag are made before anybody knows of a flavor. */
+static void adopt(struct uslub_cache *c, struct rcu_domain *d)
+{
+	plat_lock(&registry_lock);
+	if (!c->domain)
+		cache_adopt(c, d);
+	plat_unlock(&registry_lock);
+}
+
+void rcu_free_any(const struct rcu_flavor_struct *flavor, struct uslub_cache *c, void *p)
+{
+	struct rcu_domain *d = c ? cache_domain(c) : NULL;
+
+	if (!d || d->flavor != flavor) {
+		d = domain_of(flavor);
+		if (!d)
+			plat_fatal("uslub_free_rcu_any() of %p: no memory for another flavor of "
+				   "RCU, or %u are in use",
+				   p, DOMAINS);
+		if (c && c->class.tag && !cache_domain(c))
+			adopt(c, d);
+	}
+	if (c && cache_domain(c) == d)
+		uslub_cache_free_rcu(c, p);
+	else
+		batch_pointer(d, c, p);
 }
 
 /* ---- barrier -------------------------------------------------------------------------------------- */
@@ -884,7 +946,7 @@ void rcu_taken(void *arg, unsigned cpu, const struct pcs_contents *contents)
 static void wait_inflight(struct uslub_cache *c)
 {
 	for (unsigned cpu = 0; cpu < c->nslots; cpu++)
-		while (plat_raised(&c->pcs[cpu].rcu_inflight))
+		while (plat_raised(&pcs_of(&c->slots, cpu)->rcu_inflight))
 			plat_yield();
 }
 
@@ -902,11 +964,11 @@ void uslub_cache_barrier_rcu(struct uslub_cache *c)
 {
 	bool online;
 
-	if (!c->domain)
+	if (!cache_domain(c))
 		return;
 	online = plat_rcu_wait_begin(c->domain->flavor);
 	plat_lock(&c->close_lock);
-	if (pcs_drain(c->pcs, PCS_RCU, 0, c->nslots, rcu_taken, c))
+	if (pcs_drain(&c->slots, PCS_RCU, 0, c->nslots, rcu_taken, c))
 		warn_of_membarrier(c);
 	plat_unlock(&c->close_lock);
 	wait_inflight(c);
@@ -920,7 +982,7 @@ void rcu_barrier_dead(struct uslub_cache *c)
 	if (!c->domain)
 		return;
 	plat_lock(&c->close_lock);
-	pcs_drain_dead(c->pcs, PCS_RCU, 0, c->nslots, rcu_taken, c);
+	pcs_drain_dead(&c->slots, PCS_RCU, 0, c->nslots, rcu_taken, c);
 	plat_unlock(&c->close_lock);
 	rcu_wait(c->domain);
 }

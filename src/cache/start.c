@@ -229,7 +229,7 @@ static void fork_child(void)
 	struct uslub_cache *c;
 
 	list_for_each_entry(c, &registry, link)
-		pcs_child(c->pcs, c->nslots);
+		pcs_child(&c->slots, c->nslots);
 	rcu_child();
 	give_all(true);
 	forks.busy = 0;

@@ -167,7 +167,7 @@ static struct recipe_elements array_of(const struct uslub_cache *c, const struct
 	case RECIPE_CACHE:
 		return elements(c, sizeof(*c), 1, NULL);
 	case RECIPE_SLOTS:
-		return elements(c->pcs, sizeof(*c->pcs), c->nslots, used);
+		return elements(c->slots.first, c->slots.stride, c->nslots, used);
 	case RECIPE_COUNTERS:
 		return elements(counters(c)->words, counters(c)->stride * sizeof(uint64_t),
 				c->nslots, used);
@@ -182,8 +182,8 @@ static struct recipe_elements array_of(const struct uslub_cache *c, const struct
 	case RECIPE_SHARDS:
 		return elements(c->shards, sizeof(*c->shards), c->nshards * nodes, NULL);
 	case RECIPE_DOMAIN:
-		return elements(c->domain ? rcu_ages(c->domain) : NULL, sizeof(struct rcu_ages), 1,
-				NULL);
+		return elements(cache_domain(c) ? rcu_ages(c->domain) : NULL,
+				sizeof(struct rcu_ages), 1, NULL);
 	case RECIPE_PROCESS:
 		return elements(&v->process, sizeof(v->process), 1, NULL);
 	default:

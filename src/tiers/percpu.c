@@ -98,15 +98,15 @@ typedef void taken_fn(void *arg, unsigned cpu, const struct pcs_contents *conten
 
 /*
  * What the thread is in (plat_enter()) while it has slots closed. Drains are serialised: those of the same
- * array that are closed from another CPU then are its own.
+ * set that are closed from another CPU then are its own.
  */
-static const void *place_of(const struct pcs *pcs)
+static const void *place_of(const struct pcs_set *set)
 {
-	return pcs->pad;
+	return set->first->pad;
 }
 
 /* Steps (a) and (b) until no straggler is left. Which are closed, and what their words were. */
-static int close_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned n,
+static int close_batch(const struct pcs_set *set, enum pcs_part part, unsigned first, unsigned n,
 		       uint64_t *closed, uint64_t was[])
 {
 	struct percpu_slot *slot;
@@ -115,12 +115,12 @@ static int close_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsi
 
 	*closed = 0;
 	for (unsigned i = 0; i < n; i++)
-		if (close_slot(pcs_slot(pcs, first + i, part), &was[i]))
+		if (close_slot(pcs_slot(set, first + i, part), &was[i]))
 			*closed |= 1ull << i;
 	for (pending = *closed; pending;) {
 		error = plat_membarrier();
 		for (unsigned i = 0; i < n; i++) {
-			slot = pcs_slot(pcs, first + i, part);
+			slot = pcs_slot(set, first + i, part);
 			if (error && *closed >> i & 1)
 				reopen(slot, was[i]);
 			if (!(pending >> i & 1))
@@ -139,7 +139,7 @@ static int close_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsi
 }
 
 /* Up to BATCH slots. */
-static int drain_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned n,
+static int drain_batch(const struct pcs_set *set, enum pcs_part part, unsigned first, unsigned n,
 		       taken_fn *taken, void *arg)
 {
 	struct pcs_contents contents[BATCH];
@@ -147,12 +147,12 @@ static int drain_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsi
 	struct plat_place here;
 	int error;
 
-	plat_enter(&here, place_of(pcs));
-	error = close_batch(pcs, part, first, n, &closed, was);
+	plat_enter(&here, place_of(set));
+	error = close_batch(set, part, first, n, &closed, was);
 	/* All are open again before the first is looked into, which may take long. */
 	for (unsigned i = 0; !error && i < n; i++)
 		if (closed >> i & 1)
-			take_contents(pcs_slot(pcs, first + i, part), was[i], &contents[i]);
+			take_contents(pcs_slot(set, first + i, part), was[i], &contents[i]);
 	plat_leave(&here);
 	for (unsigned i = 0; !error && i < n; i++)
 		if (closed >> i & 1)
@@ -160,18 +160,18 @@ static int drain_batch(struct pcs *pcs, enum pcs_part part, unsigned first, unsi
 	return error;
 }
 
-int pcs_drain(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last, taken_fn *taken,
-	      void *arg)
+int pcs_drain(const struct pcs_set *set, enum pcs_part part, unsigned first, unsigned last,
+	      taken_fn *taken, void *arg)
 {
 	int error = 0;
 
 	for (; first < last && !error; first += BATCH)
-		error = drain_batch(pcs, part, first, min(last - first, (unsigned)BATCH), taken,
+		error = drain_batch(set, part, first, min(last - first, (unsigned)BATCH), taken,
 				    arg);
 	return error;
 }
 
-void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigned last,
+void pcs_drain_dead(const struct pcs_set *set, enum pcs_part part, unsigned first, unsigned last,
 		    taken_fn *taken, void *arg)
 {
 	struct pcs_contents contents;
@@ -181,8 +181,8 @@ void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigne
 	bool closed;
 
 	for (; first < last; first++) {
-		slot = pcs_slot(pcs, first, part);
-		plat_enter(&here, place_of(pcs));
+		slot = pcs_slot(set, first, part);
+		plat_enter(&here, place_of(set));
 		closed = close_slot(slot, &was);
 		if (closed)
 			take_contents(slot, was, &contents);
@@ -192,11 +192,11 @@ void pcs_drain_dead(struct pcs *pcs, enum pcs_part part, unsigned first, unsigne
 	}
 }
 
-static void child_slot(const struct pcs *pcs, struct percpu_slot *slot)
+static void child_slot(const struct pcs_set *set, struct percpu_slot *slot)
 {
 	uint64_t who = slot->word & WORD_WHO;
 
-	if (!who || plat_thread_in(who == WORD_WHO_REMOTE ? place_of(pcs) : slot))
+	if (!who || plat_thread_in(who == WORD_WHO_REMOTE ? place_of(set) : slot))
 		return;
 	/* A drain that vanished half-way; what it found, only it knew. */
 	if (who == WORD_WHO_REMOTE)
@@ -204,12 +204,14 @@ static void child_slot(const struct pcs *pcs, struct percpu_slot *slot)
 	plat_store_release(&slot->word, slot->word & ~WORD_WHO);
 }
 
-void pcs_child(struct pcs *pcs, unsigned nslots)
+void pcs_child(const struct pcs_set *set, unsigned nslots)
 {
 	for (unsigned cpu = 0; cpu < nslots; cpu++) {
-		child_slot(pcs, &pcs[cpu].main);
-		child_slot(pcs, &pcs[cpu].rcu);
-		if (plat_raised(&pcs[cpu].rcu_inflight)) /* or every page of the array is copied */
-			plat_raise_anew(&pcs[cpu].rcu_inflight);
+		struct pcs *pcs = pcs_of(set, cpu);
+
+		child_slot(set, &pcs->main);
+		child_slot(set, &pcs->rcu);
+		if (plat_raised(&pcs->rcu_inflight)) /* or every page of the set is copied */
+			plat_raise_anew(&pcs->rcu_inflight);
 	}
 }

@@ -187,6 +187,8 @@ struct slab *slab_new(const struct slab_class *class, unsigned node, unsigned fl
 	}
 	if (!slab)
 		return NULL;
+	if (class->tag)
+		supply_tag((struct page *)slab, class->tag);
 	slab->class = class;
 	slab->base = page_address((struct page *)slab);
 	slab->objects = slab->order == class->order ? class->objects : class->min_objects;

@@ -26,6 +26,7 @@ struct slab_class {
 	uint8_t order;
 	uint8_t min_order; /* good for one object, when memory is short */
 	bool typesafe;	   /* pages may be reused only after a grace period */
+	uint8_t tag;	   /* of the pages of its slabs (supply_tag()); 0: none */
 	uint64_t key;	   /* obfuscates links */
 	void (*ctor)(void *object);
 	struct counters counters;
@@ -33,7 +34,7 @@ struct slab_class {
 
 /*
  * slab_class_init - lay out objects
- * Fills in all but name, key and counters. False: the object does not fit a slab.
+ * Fills in all but name, tag, key and counters. False: the object does not fit a slab.
  */
 struct slab_layout {
 	size_t object_size;

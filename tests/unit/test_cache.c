@@ -1280,7 +1280,7 @@ static void test_idle_cpu(void **state)
 	(void)state;
 	unit_on_cpu(2);
 	uslub_cache_free(c, alloc(c));
-	unit_equal(word_avail(c->pcs[2].main.word), 8);
+	unit_equal(word_avail(pcs_of(&c->slots, 2)->main.word), 8);
 	unit_on_cpu(0);
 	uslub_cache_free(c, alloc(c));
 	slow_steps(c, 3 * all);
@@ -1289,10 +1289,10 @@ static void test_idle_cpu(void **state)
 	object = alloc(c); /* CPU 0 is not idle */
 	slow_steps(c, all);
 	unit_equal(stat_of(c, cpu_drain), 1);
-	unit_equal(c->pcs[2].main.word, 0);
-	assert_null(c->pcs[2].main.sheaf[0]);
-	assert_null(c->pcs[2].main.sheaf[1]);
-	unit_equal(word_avail(c->pcs[0].main.word), 7);
+	unit_equal(pcs_of(&c->slots, 2)->main.word, 0);
+	assert_null(pcs_of(&c->slots, 2)->main.sheaf[0]);
+	assert_null(pcs_of(&c->slots, 2)->main.sheaf[1]);
+	unit_equal(word_avail(pcs_of(&c->slots, 0)->main.word), 7);
 	unit_equal(stat_of(c, alloc_fastpath), 3);
 	unit_equal(stat_of(c, free_fastpath), 2);
 	uslub_cache_free(c, object);
@@ -1309,12 +1309,13 @@ static void test_count_overflow(void **state)
 	(void)state;
 	unit_on_cpu(2);
 	uslub_cache_free(c, alloc(c));
-	c->pcs[2].main.word += (many - 1) << WORD_ALLOC_SHIFT; /* it has done that often */
+	pcs_of(&c->slots, 2)->main.word += (many - 1)
+					   << WORD_ALLOC_SHIFT; /* it has done that often */
 	unit_equal(stat_of(c, alloc_fastpath), many);
 	unit_on_cpu(0);
 	slow_steps(c, 64 * plat_nslots());
 	unit_equal(stat_of(c, cpu_drain), 1);
-	unit_equal(c->pcs[2].main.word, 0);
+	unit_equal(pcs_of(&c->slots, 2)->main.word, 0);
 	unit_equal(stat_of(c, alloc_fastpath), many);
 	unit_on_cpu(2);
 	uslub_cache_free(c, alloc(c));

@@ -238,9 +238,9 @@ static void test_pending(void **state)
 
 static bool touched(unsigned slot)
 {
-	const char *parts[] = { (const char *)&c->pcs[slot],
+	const char *parts[] = { (const char *)pcs_of(&c->slots, slot),
 				(const char *)counter_word(counters(c), slot, 0) };
-	const size_t sizes[] = { sizeof(c->pcs[slot]), counters(c)->stride * sizeof(uint64_t) };
+	const size_t sizes[] = { sizeof(struct pcs), counters(c)->stride * sizeof(uint64_t) };
 
 	for (unsigned i = 0; i < 2; i++)
 		for (size_t k = 0; k < sizes[i]; k++)
@@ -386,7 +386,7 @@ static void test_directory(void **state)
 	export();
 	e = named("before", EXPORT_CACHE, 1);
 	unit_equal(e->address, (uintptr_t)before);
-	unit_equal(e->elements[RECIPE_SLOTS].base, (uintptr_t)before->pcs);
+	unit_equal(e->elements[RECIPE_SLOTS].base, (uintptr_t)before->slots.first);
 	unit_equal(e->elements[RECIPE_SLOTS].count, before->nslots);
 	unit_equal(e->values[USLUB_STAT_object_size], 64);
 	assert_true(e->copied > 0);

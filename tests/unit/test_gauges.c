@@ -105,8 +105,8 @@ static void find_truth(const struct uslub_cache *c, void *const *held, unsigned 
 	truth = (struct truth){ 0 };
 	see_objects(c, held, n);
 	for (unsigned slot = 0; slot < c->nslots; slot++) {
-		see_slot(c, &c->pcs[slot].main);
-		see_slot(c, &c->pcs[slot].rcu);
+		see_slot(c, &pcs_of(&c->slots, slot)->main);
+		see_slot(c, &pcs_of(&c->slots, slot)->rcu);
 		if (c->stashes)
 			see_sheaves(c, stash_top(&c->stashes[slot]), true);
 	}

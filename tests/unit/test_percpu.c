@@ -20,6 +20,7 @@
 #define SHEAVES	 320
 
 static struct pcs slots[NSLOTS] __attribute__((aligned(CACHE_LINE)));
+static const struct pcs_set all = { slots, sizeof(slots[0]) };
 static uint64_t storage[SHEAVES][sizeof(struct uslub_sheaf) / 8 + CAPACITY];
 
 static struct uslub_sheaf *at(unsigned i)
@@ -89,7 +90,7 @@ static int drain(enum pcs_part part, unsigned first, unsigned last)
 	memset(found, 0, sizeof(found));
 	memset(times, 0, sizeof(times));
 	calls = barriers = 0;
-	return pcs_drain(slots, part, first, last, taken, found);
+	return pcs_drain(&all, part, first, last, taken, found);
 }
 
 static void check_found(unsigned cpu, uint64_t allocs, unsigned avail, struct uslub_sheaf *a,
@@ -192,7 +193,7 @@ static void test_drain_dead(void **state)
 	set(&slots[140].main, word(0, 0, 0), sheaf(1, 0), NULL);
 	memset(times, 0, sizeof(times));
 	calls = barriers = 0;
-	pcs_drain_dead(slots, PCS_MAIN, 0, NSLOTS, taken, found);
+	pcs_drain_dead(&all, PCS_MAIN, 0, NSLOTS, taken, found);
 	unit_equal(barriers, 0);
 	unit_equal(calls, 2);
 	check_found(1, 7, 5, NULL, a);
@@ -437,20 +438,20 @@ static void test_child(void **state)
 	late->word |= WORD_WHO_LOCAL;
 	slots[2].rcu.word = word(0, 0, 3) | WORD_WHO_LOCAL;
 	slots[2].rcu.sheaf[0] = sheaf(10, 3);
-	pcs_child(slots, NSLOTS);
+	pcs_child(&all, NSLOTS);
 	check_as_before();
 	unit_equal(plat_raised(&slots[1].rcu_inflight), 0);
 	unit_equal(slots[2].rcu.word, word(0, 0, 3));
 	/* But what the forking thread itself was in, it will open itself. */
 	late->word |= WORD_WHO_LOCAL;
 	plat_enter(&here, late);
-	pcs_child(slots, NSLOTS);
+	pcs_child(&all, NSLOTS);
 	unit_equal(late->word, word(11, 0, 4) | WORD_WHO_LOCAL);
 	plat_leave(&here);
 	/* What it had raised, it lowers only in the generation it raised it in. */
 	generation = plat_raise(&slots[1].rcu_inflight);
 	unit_equal(plat_raised(&slots[1].rcu_inflight), 1);
-	pcs_child(slots, NSLOTS);
+	pcs_child(&all, NSLOTS);
 	unit_equal(plat_raised(&slots[1].rcu_inflight), 0);
 	plat_lower(&slots[1].rcu_inflight, generation);
 	unit_equal(plat_raised(&slots[1].rcu_inflight), 0);
@@ -463,7 +464,7 @@ static void child_in_between(unsigned round)
 {
 	(void)round;
 	unit_equal(late->word & WORD_WHO, WORD_WHO_REMOTE);
-	pcs_child(slots, NSLOTS);
+	pcs_child(&all, NSLOTS);
 	/* Somebody else's are opened, also when this thread is draining. */
 	unit_equal(slots[0].rcu.word, word(0, 0, 3));
 }
@@ -509,7 +510,7 @@ static void check_totals(enum pcs_part part)
 	uint64_t allocs = 0, avail = 0;
 
 	for (unsigned cpu = 0; cpu < NSLOTS; cpu++) {
-		uint64_t w = pcs_slot(slots, cpu, part)->word;
+		uint64_t w = pcs_slot(&all, cpu, part)->word;
 
 		allocs += word_allocs(w);
 		avail += word_avail(w);
@@ -524,7 +525,7 @@ static void totals_step(enum pcs_part part, unsigned *free)
 	static void *objects[CAPACITY];
 	struct uslub_sheaf *s;
 	unsigned cpu = unit_below(NSLOTS), n;
-	struct percpu_slot *slot = pcs_slot(slots, cpu, part);
+	struct percpu_slot *slot = pcs_slot(&all, cpu, part);
 	enum seq_result result;
 	int jump = 0;
 
@@ -561,7 +562,7 @@ static void totals_step(enum pcs_part part, unsigned *free)
 	default:
 		n = unit_below(30) ? cpu : 0;
 		if (!unit_below(10))
-			pcs_drain(slots, part, n, cpu + 1, fold, free);
+			pcs_drain(&all, part, n, cpu + 1, fold, free);
 		return;
 	}
 	if (result == SEQ_DONE)
@@ -581,14 +582,14 @@ static void try_totals(enum pcs_part part)
 		if (step % 100 == 0)
 			check_totals(part);
 	}
-	pcs_drain(slots, part, 0, NSLOTS, fold, free);
+	pcs_drain(&all, part, 0, NSLOTS, fold, free);
 	check_totals(part);
 	unit_equal(folded, pops);
 	assert_true(pops > 100 && pushes > 100);
 	for (unsigned i = 0; i < SHEAVES; i++)
 		unit_equal(free[i], 1); /* no sheaf was lost, none came twice */
 	for (unsigned cpu = 0; cpu < NSLOTS; cpu++)
-		check_vacant(pcs_slot(slots, cpu, part));
+		check_vacant(pcs_slot(&all, cpu, part));
 }
 
 static void test_totals(void **state)
@@ -610,6 +611,7 @@ static void test_totals(void **state)
 #define THREADS 3
 
 static struct pcs real_slots[PLAT_MAX_CPUS + PLAT_FOREIGN_SLOTS];
+static const struct pcs_set real_all = { real_slots, sizeof(real_slots[0]) };
 static bool stop;
 static uint64_t put_in, got_out; /* sums of object numbers */
 static struct uslub_sheaf *spares;
@@ -690,14 +692,14 @@ static void try_real(unsigned rounds)
 		assert_int_equal(pthread_create(&threads[i], NULL, run_real, (void *)(i + 1)), 0);
 	/* The threads may take their time to begin. */
 	for (unsigned i = 0; i < rounds || !plat_load(&put_in); i++) {
-		unit_equal(pcs_drain(real_slots, PCS_MAIN, 0, plat_nslots(), real_taken, NULL), 0);
+		unit_equal(pcs_drain(&real_all, PCS_MAIN, 0, plat_nslots(), real_taken, NULL), 0);
 		if (i % 16 == 0)
 			plat_yield();
 	}
 	plat_store(&stop, true);
 	for (unsigned i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	unit_equal(pcs_drain(real_slots, PCS_MAIN, 0, plat_nslots(), real_taken, NULL), 0);
+	unit_equal(pcs_drain(&real_all, PCS_MAIN, 0, plat_nslots(), real_taken, NULL), 0);
 	unit_equal(put_in, got_out);
 	assert_true(put_in != 0);
 	while (spare_get())

@@ -475,8 +475,8 @@ static void test_barrier_fetches(void **state)
 	uslub_cache_barrier_rcu(c);
 	unit_equal(S(rcu_pending), 0);
 	for (unsigned cpu = 0; cpu < 4; cpu++) {
-		unit_equal(c->pcs[cpu].rcu.word, 0);
-		assert_null(c->pcs[cpu].rcu.sheaf[0]);
+		unit_equal(pcs_of(&c->slots, cpu)->rcu.word, 0);
+		assert_null(pcs_of(&c->slots, cpu)->rcu.sheaf[0]);
 	}
 	unit_equal(S(free_rcu_sheaf), 4);
 	unit_check_cache(c, 4, 0, 0);

@@ -337,26 +337,33 @@ static void test_alloc(void **state)
 	/* main has none left and there was no spare but the one that became the RCU sheaf */
 	before = taken();
 	alloc_n(again, 4);
-	assert_ptr_equal(c->pcs[slot()].main.sheaf[word_which(c->pcs[slot()].main.word)], top);
+	assert_ptr_equal(pcs_of(&c->slots, slot())
+				 ->main.sheaf[word_which(pcs_of(&c->slots, slot())->main.word)],
+			 top);
 	for (unsigned i = 0; i < 4; i++)
 		assert_ptr_equal(again[i], objects[7 - i]);
 	unit_equal(S(stash_get), 1);
 	unit_equal(S(barn_get) + S(stash_trim), 0);
 	assert_ptr_equal(stash_top(own()), next);
 	/* now there is an empty spare */
-	spare = c->pcs[slot()].main.sheaf[!word_which(c->pcs[slot()].main.word)];
+	spare = pcs_of(&c->slots, slot())
+			->main.sheaf[!word_which(pcs_of(&c->slots, slot())->main.word)];
 	assert_non_null(spare);
 	alloc_n(again, 1);
 	assert_ptr_equal(again[0], objects[3]);
 	unit_equal(kept(slot()), 0);
-	assert_ptr_equal(c->pcs[slot()].rcu.sheaf[!word_which(c->pcs[slot()].rcu.word)], spare);
+	assert_ptr_equal(pcs_of(&c->slots, slot())
+				 ->rcu.sheaf[!word_which(pcs_of(&c->slots, slot())->rcu.word)],
+			 spare);
 	none_since(before, __LINE__);
 	/* which is the next RCU sheaf: no other is made */
 	unit_equal(S(sheaf_alloc), 4);
 	free_rcu_n(objects + 9, 3);
 	free_rcu_n(again, 1);
 	unit_equal(S(sheaf_alloc), 4);
-	assert_ptr_equal(c->pcs[slot()].rcu.sheaf[word_which(c->pcs[slot()].rcu.word)], spare);
+	assert_ptr_equal(pcs_of(&c->slots, slot())
+				 ->rcu.sheaf[word_which(pcs_of(&c->slots, slot())->rcu.word)],
+			 spare);
 	none_since(before, __LINE__);
 	wait_quiet();
 	check(4, 0);
@@ -414,7 +421,9 @@ static void try_prefill(unsigned flags)
 	unit_equal(next->fill, 3);
 	unit_equal(kept(slot()), 2);
 	unit_equal(S(stash_get), 1);
-	assert_ptr_equal(c->pcs[slot()].rcu.sheaf[!word_which(c->pcs[slot()].rcu.word)], top);
+	assert_ptr_equal(pcs_of(&c->slots, slot())
+				 ->rcu.sheaf[!word_which(pcs_of(&c->slots, slot())->rcu.word)],
+			 top);
 	none_since(before, __LINE__);
 	/* enough is enough */
 	unit_equal(uslub_cache_refill_sheaf(c, flags, &lent, 4), 0);
@@ -776,7 +785,7 @@ static void test_look(void **state)
 	slow_steps(all);
 	unit_equal(kept(2), 0);
 	unit_equal(S(stash_trim), 4);
-	unit_equal(c->pcs[2].rcu.word, 0);
+	unit_equal(pcs_of(&c->slots, 2)->rcu.word, 0);
 	wait_quiet();
 	check(40, 0);
 	free_n(objects + 18, 40);
@@ -807,7 +816,7 @@ static void test_reclaimer_looks(void **state)
 	assert_true(wanted <= 5);
 	wait_quiet();
 	pause_ms(20);
-	unit_equal(c->pcs[1].rcu.word, 0);
+	unit_equal(pcs_of(&c->slots, 1)->rcu.word, 0);
 	check(20 - 13, 0);
 	/* It sleeps until it is woken. */
 	for (unsigned i = 0; i < 3; i++) {

@@ -444,8 +444,8 @@ void unit_check_cache_at(struct uslub_cache *c, uint64_t live, uint64_t prefille
 	uint64_t outside = stat_of(c, objects);
 
 	for (unsigned cpu = 0; cpu < c->nslots; cpu++) {
-		add_slot(&h, &c->pcs[cpu].main);
-		add_slot(&h, &c->pcs[cpu].rcu);
+		add_slot(&h, &pcs_of(&c->slots, cpu)->main);
+		add_slot(&h, &pcs_of(&c->slots, cpu)->rcu);
 		if (c->stashes)
 			add_stack(&h, stash_top(&c->stashes[cpu]), false);
 	}

@@ -333,8 +333,8 @@ static void hold_all(struct held *h, const struct uslub_cache *c)
 {
 	*h = (struct held){ 0 };
 	for (unsigned slot = 0; slot < c->nslots; slot++) {
-		add_slot(h, c, &c->pcs[slot].main);
-		add_slot(h, c, &c->pcs[slot].rcu);
+		add_slot(h, c, &pcs_of(&c->slots, slot)->main);
+		add_slot(h, c, &pcs_of(&c->slots, slot)->rcu);
 		if (c->stashes)
 			same(c, stash_count(&c->stashes[slot]),
 			     add_stack(h, stash_top(&c->stashes[slot])), "a stash's count",
@@ -509,7 +509,7 @@ void ex_check_barrier(struct ex_cache *e, uint64_t returned_by)
 	for (unsigned i = 0; i < TABLE; i++)
 		table[i].found = false;
 	for (unsigned cpu = 0; cpu < c->nslots; cpu++) {
-		const struct percpu_slot *slot = &c->pcs[cpu].main;
+		const struct percpu_slot *slot = &pcs_of(&c->slots, cpu)->main;
 		const struct uslub_sheaf *other = slot->sheaf[!word_which(slot->word)];
 
 		mark_sheaf(slot->sheaf[word_which(slot->word)], word_avail(slot->word));

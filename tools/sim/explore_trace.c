@@ -257,10 +257,11 @@ void ex_trace_learn(void)
 
 static bool say_slot(char *text, size_t size, const struct uslub_cache *c, const char *p)
 {
-	size_t offset = (size_t)(p - (const char *)c->pcs), inside = offset % sizeof(struct pcs);
+	size_t offset = (size_t)(p - (const char *)c->slots.first),
+	       inside = offset % sizeof(struct pcs);
 	const char *field = inside < 24 ? "main" : inside < 48 ? "rcu" : "inflight";
 
-	if (!IN(c->pcs, c->nslots * sizeof(*c->pcs)))
+	if (!IN(c->slots.first, c->nslots * sizeof(struct pcs)))
 		return false;
 	snprintf(text, size, "slot %zu %s%s", offset / sizeof(struct pcs), field,
 		 inside >= 48 || inside % 24 < 8 ? "" : " sheaf");
