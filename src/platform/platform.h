@@ -64,6 +64,14 @@ unsigned plat_page_shift(void);
 void *plat_map(size_t size);
 
 /*
+ * plat_map_aligned - the same at a multiple of `align` bytes, a power of two
+ * plat_remap	    - make such a mapping longer or shorter, where it is or, its pages moved, at another multiple of
+ *		      `align`; NULL: no memory or no address space, and it is as it was
+ */
+void *plat_map_aligned(size_t size, size_t align);
+void *plat_remap(void *p, size_t old, size_t size, size_t align);
+
+/*
  * plat_reserve - reserve address space at a multiple of `slot` bytes, without memory behind it
  * @slot: a power of two
  * @least: be content with this much, when address space is short; a power of two

@@ -37,11 +37,12 @@ void *plat_map(size_t size)
 	return p == MAP_FAILED ? NULL : p;
 }
 
-static void *reserve_at(uintptr_t where, size_t size)
+/* Of protection PROT_NONE it is a reservation, which is not charged for. */
+static void *map_at(uintptr_t where, size_t size, int protection)
 {
 	PRESERVE_ERRNO;
-	void *p = mmap((void *)where, size, PROT_NONE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+	void *p = mmap((void *)where, size, protection,
+		       MAP_PRIVATE | MAP_ANONYMOUS | (protection ? 0 : MAP_NORESERVE) |
 			       (where ? MAP_FIXED_NOREPLACE : 0),
 		       -1, 0);
 
@@ -54,10 +55,10 @@ static void *reserve_at(uintptr_t where, size_t size)
 	return p;
 }
 
-static void *reserve_aligned(size_t slot, size_t size)
+static void *map_aligned(size_t slot, size_t size, int protection)
 {
 	uintptr_t where;
-	void *p = reserve_at(0, size);
+	void *p = map_at(0, size, protection);
 
 	if (!p)
 		return NULL;
@@ -66,9 +67,9 @@ static void *reserve_aligned(size_t slot, size_t size)
 	where = (uintptr_t)p & ~(slot - 1);
 	munmap(p, size);
 	for (unsigned i = 0; i < PLACES; i++) {
-		p = where > i * slot ? reserve_at(where - i * slot, size) : NULL;
+		p = where > i * slot ? map_at(where - i * slot, size, protection) : NULL;
 		if (!p)
-			p = reserve_at(where + (i + 1) * slot, size);
+			p = map_at(where + (i + 1) * slot, size, protection);
 		if (p)
 			return p;
 	}
@@ -82,12 +83,35 @@ void *plat_reserve(size_t slot, size_t least, size_t *got)
 	if (plat_inject_failure())
 		return NULL;
 	for (size_t size = slot; size >= least; size /= 2) {
-		p = reserve_aligned(slot, size);
+		p = map_aligned(slot, size, PROT_NONE);
 		if (p) {
 			*got = size;
 			return p;
 		}
 	}
+	return NULL;
+}
+
+void *plat_map_aligned(size_t size, size_t align)
+{
+	return plat_inject_failure() ? NULL : map_aligned(align, size, PROT_READ | PROT_WRITE);
+}
+
+void *plat_remap(void *p, size_t old, size_t size, size_t align)
+{
+	PRESERVE_ERRNO;
+	void *to;
+
+	if (plat_inject_failure())
+		return NULL;
+	if (mremap(p, old, size, 0) != MAP_FAILED)
+		return p;
+	to = map_aligned(align, size, PROT_NONE);
+	if (!to)
+		return NULL;
+	if (mremap(p, old, size, MREMAP_MAYMOVE | MREMAP_FIXED, to) != MAP_FAILED)
+		return to;
+	munmap(to, size);
 	return NULL;
 }
 

@@ -135,6 +135,26 @@ void *plat_reserve(size_t slot, size_t least, size_t *got)
 	return carve(slot, slot);
 }
 
+void *plat_map_aligned(size_t size, size_t align)
+{
+	if (refused())
+		return NULL;
+	charge_call(0);
+	return carve(align_up(size, (size_t)PAGE), align);
+}
+
+/* Pages are copied: nothing can be moved within the reservation. */
+void *plat_remap(void *p, size_t old, size_t size, size_t align)
+{
+	void *to = plat_map_aligned(size, align);
+
+	if (!to)
+		return NULL;
+	memcpy(to, p, min(old, size));
+	plat_unmap(p, old);
+	return to;
+}
+
 void plat_unmap(void *p, size_t size)
 {
 	size = align_up(size, (size_t)PAGE);
