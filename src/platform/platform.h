@@ -81,7 +81,7 @@ void *plat_reserve(size_t slot, size_t least, size_t *got);
 void plat_unmap(void *p, size_t size);	 /* an error is survived: the range stays reserved */
 int plat_commit(void *p, size_t size);	 /* reserved -> readable, writable, zero */
 int plat_decommit(void *p, size_t size); /* and back; on failure the range stays as it was */
-void plat_purge(void *p, size_t size);	 /* give the pages back, keep the range; they read zero */
+int plat_purge(void *p, size_t size);	 /* give the pages back, keep the range; they read zero */
 void plat_huge(void *p, size_t size, bool allow);    /* may the kernel use huge pages here? */
 void plat_bind(void *p, size_t size, unsigned node); /* prefer memory of a node; may be denied */
 

@@ -22,7 +22,9 @@
  *    Whoever frees and finds more than the reserve of dirty pages gives runs back, largest first, until
  *    half the reserve is left; runs below 64 KiB stay, for they would only split mappings. A whole block
  *    is given up together with its descriptors and becomes uncommitted; a segment without committed
- *    blocks is unmapped, but for one.
+ *    blocks is unmapped, but for one. What the system does not take back, since it is locked, is kept
+ *    like a run that was given back, but known to have content: who allocates learns whether his run is
+ *    all zero.
  *    The reserve follows the swing of the load: what was in use at the height of the last second or two,
  *    between 4 and 32 MiB, and 1/64 of what is in use now. Deferred frees come back in bursts as large
  *    as a grace period is long; a fixed small reserve would give each burst to the system and fault it
@@ -252,7 +254,7 @@ static void count(size_t *figure, size_t n)
 static void run_link(struct supply_node *n, struct page *page)
 {
 	page->kind = PAGE_FREE;
-	if (page->dirty) {
+	if (page->dirty & PAGE_DIRTY) {
 		count(&n->figures.dirty, (size_t)1 << page->order);
 		list_add(&n->free[page->order], &page->link);
 	} else {
@@ -262,7 +264,7 @@ static void run_link(struct supply_node *n, struct page *page)
 
 static void run_unlink(struct supply_node *n, struct page *page)
 {
-	if (page->dirty)
+	if (page->dirty & PAGE_DIRTY)
 		count(&n->figures.dirty, -((size_t)1 << page->order));
 	list_del(&page->link);
 	page->kind = PAGE_BUSY;
@@ -385,7 +387,7 @@ static bool supply_grow(unsigned node)
 		page->order = supply_max_order();
 		page->index = (uint32_t)(page - seg->pages);
 		page->node = node;
-		page->dirty = 0;
+		page->dirty = PAGE_ZERO;
 		count(&n->figures.blocks, 1);
 		run_link(n, page);
 	} else {
@@ -406,7 +408,7 @@ static struct page *purge_victim(struct supply_node *n)
 	for (unsigned order = supply_max_order() + 1; order-- > least;)
 		if (!list_empty(&n->free[order])) {
 			page = list_entry(n->free[order].next, struct page, link);
-			if (page->dirty)
+			if (page->dirty & PAGE_DIRTY)
 				return page;
 		}
 	return NULL;
@@ -435,6 +437,7 @@ static void purge_one(struct supply_node *n, struct page *page)
 	struct segment *seg = segment_of(page);
 	struct block *block = block_of(seg, page);
 	bool whole = page->order == supply_max_order(), gone = false, huge = block->huge;
+	int error = 0;
 	size_t slot;
 
 	run_unlink(n, page);
@@ -444,11 +447,11 @@ static void purge_one(struct supply_node *n, struct page *page)
 	if (whole)
 		gone = block_give_up(seg, block);
 	if (!gone)
-		plat_purge(page_address(page), plat_page_size() << page->order);
+		error = plat_purge(page_address(page), plat_page_size() << page->order);
 	plat_lock(&n->lock);
 	block->huge = false;
 	if (!gone) {
-		page->dirty = 0;
+		page->dirty = error ? PAGE_STUCK : PAGE_ZERO;
 		run_join(n, page);
 		return;
 	}
@@ -572,7 +575,7 @@ void supply_free(struct page *page)
 	memset(&seg->tag_of[page->index], 0, (size_t)1 << page->order);
 	block_of(seg, page)->used -= 1u << page->order;
 	count(&n->figures.used, -((size_t)1 << page->order));
-	page->dirty = 1;
+	page->dirty = PAGE_DIRTY;
 	run_join(n, page);
 	if (n->figures.dirty > RESERVE_LEAST >> plat_page_shift()) {
 		reserve = reserve_pages(n);

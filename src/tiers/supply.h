@@ -22,6 +22,13 @@ enum page_kind {
 	PAGE_USED, /* heads a run that belongs to a client */
 };
 
+/* May a run have content? Of halves joined to one, all that is true of either. */
+enum page_content {
+	PAGE_ZERO = 0,
+	PAGE_DIRTY = 1, /* giving it back saves memory */
+	PAGE_STUCK = 2, /* the system did not take it back */
+};
+
 /*
  * The descriptor of a page; that of a run is its first page's. The first 8 bytes are the supply's, the
  * rest is the client's while the run is used.
@@ -29,7 +36,7 @@ enum page_kind {
 struct page {
 	uint8_t kind;
 	uint8_t order;
-	uint8_t dirty; /* of free runs: may have content, so giving it back saves memory */
+	uint8_t dirty; /* enum page_content; of a used run: as it was handed out */
 	uint8_t node;
 	uint32_t index; /* in its segment */
 	union {
@@ -45,8 +52,9 @@ _Static_assert(sizeof(struct page) == 64, "one descriptor is one cache line");
 #define SUPPLY_THISNODE 0x4u /* no other node will do */
 
 /*
- * supply_alloc - a run of 2^order pages, aligned to its size, content undefined
- * Its descriptor has kind USED, order, node and index set; the client part is zero.
+ * supply_alloc - a run of 2^order pages, aligned to its size
+ * Its descriptor has kind USED, order, node and index set; the client part is zero. The content is zero if
+ * `dirty` is, and undefined otherwise.
  * NULL: no memory, or not without waiting.
  */
 hidden struct page *supply_alloc(unsigned order, unsigned node, unsigned flags);

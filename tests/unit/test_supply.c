@@ -453,6 +453,75 @@ static void test_trim_runs(void **state)
 	unit_equal(usage().dirty, 0);
 }
 
+static bool is_zero(struct page *page)
+{
+	const char *p = page_address(page);
+
+	for (size_t i = 0; i < run_bytes(page->order); i++)
+		if (p[i])
+			return false;
+	return true;
+}
+
+/* A run that was never used, or was given back meanwhile, is zero and known to be. */
+static void test_zero(void **state)
+{
+	unsigned order = order_for(65536, plat_page_shift());
+	struct page *run, *wall;
+
+	(void)state;
+	run = alloc(order);
+	wall = alloc(order);
+	unit_equal(run->dirty, PAGE_ZERO);
+	unit_equal(wall->dirty, PAGE_ZERO);
+	assert_true(is_zero(run));
+	mark(run, 1);
+	supply_free(run);
+	assert_ptr_equal(alloc(order), run);
+	unit_equal(run->dirty, PAGE_DIRTY);
+	supply_free(run);
+	supply_trim();
+	assert_ptr_equal(alloc(order), run);
+	unit_equal(run->dirty, PAGE_ZERO);
+	assert_true(is_zero(run));
+	supply_free(run);
+	supply_trim();
+	supply_free(wall);
+	run = alloc(order + 1); /* the second half of it was used */
+	unit_equal(run->dirty, PAGE_DIRTY);
+	supply_free(run);
+	for (unsigned i = 0; i < 2u << order; i++)
+		unit_equal(alloc(0)->dirty, PAGE_DIRTY);
+}
+
+/* Locked memory keeps its content; nobody takes it for zero, nor tries again and again to give it back. */
+static void test_locked(void **state)
+{
+	unsigned order = order_for(65536, plat_page_shift());
+	struct page *run = alloc(order), *wall = alloc(order);
+
+	(void)state;
+	if (unit_emulated() || unit_sanitized() || unit_under_valgrind())
+		unit_skip("memory is locked by real calls alone");
+	if (mlock(page_address(run), plat_page_size()))
+		unit_skip("no memory may be locked");
+	mark(run, 1);
+	supply_free(run);
+	supply_trim();
+	unit_equal(usage().dirty, 0);
+	assert_ptr_equal(alloc(order), run);
+	unit_equal(run->dirty, PAGE_STUCK);
+	check_mark(run, 1);
+	supply_free(run);
+	munlock(page_address(run), plat_page_size());
+	supply_trim();
+	assert_ptr_equal(alloc(order), run);
+	unit_equal(run->dirty, PAGE_ZERO);
+	assert_true(is_zero(run));
+	supply_free(run);
+	supply_free(wall);
+}
+
 /* Segments that are empty go, but for one. */
 static void test_segments_go(void **state)
 {
@@ -872,6 +941,8 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_choice_dirty_first, UNIT_SHARED),
 		UNIT_TEST(test_trim_block, UNIT_SHARED),
 		UNIT_TEST(test_trim_runs, UNIT_SHARED),
+		UNIT_TEST(test_zero, UNIT_SHARED),
+		UNIT_TEST(test_locked, UNIT_SHARED),
 		UNIT_TEST(test_segments_go, UNIT_SHARED),
 		UNIT_TEST(test_reserve_most, UNIT_SHARED),
 		UNIT_TEST(test_reserve_least, UNIT_SHARED),

@@ -142,11 +142,12 @@ int plat_decommit(void *p, size_t size)
 	return q == MAP_FAILED ? -errno : 0;
 }
 
-void plat_purge(void *p, size_t size)
+/* Refused where the memory is locked. */
+int plat_purge(void *p, size_t size)
 {
 	PRESERVE_ERRNO;
 
-	madvise(p, size, MADV_DONTNEED);
+	return madvise(p, size, MADV_DONTNEED) ? -errno : 0;
 }
 
 void plat_huge(void *p, size_t size, bool allow)

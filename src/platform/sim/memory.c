@@ -183,10 +183,11 @@ int plat_decommit(void *p, size_t size)
 	return 0;
 }
 
-void plat_purge(void *p, size_t size)
+int plat_purge(void *p, size_t size)
 {
 	charge_call(size / PAGE);
 	clear(p, size);
+	return 0;
 }
 
 void plat_huge(void *p, size_t size, bool allow)
