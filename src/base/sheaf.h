@@ -44,4 +44,22 @@ static inline void sheaf_move(struct uslub_sheaf *to, struct uslub_sheaf *from, 
 		to->objects[to->fill++] = from->objects[--from->fill];
 }
 
+/* Is this the object on top of the sheaf, which has so many? There may be no sheaf. */
+static inline bool sheaf_topped_by(const struct uslub_sheaf *s, unsigned fill, const void *object)
+{
+	return s && fill && s->objects[fill - 1] == object;
+}
+
+/* Copies n objects onto the `fill` that are there. False: one of them is the one that it would lie on. */
+static inline bool sheaf_copy_in(struct uslub_sheaf *s, unsigned fill, unsigned n,
+				 void *const *objects)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (sheaf_topped_by(s, fill + i, objects[i]))
+			return false;
+		s->objects[fill + i] = objects[i];
+	}
+	return true;
+}
+
 #endif /* USLUB_BASE_SHEAF_H */

@@ -255,13 +255,16 @@ static always_inline enum seq_result push_or_flip(struct uslub_cache *c, unsigne
 	struct percpu_slot *slot = main_slot(c, cpu);
 	enum seq_result result;
 	unsigned put;
-	int jump;
+	int jump = 0;
 
 	if (word_room(plat_load(&slot->word)))
-		return seq_push_n(cpu, slot, 1, &object, &put);
-	result = seq_flip_push(cpu, slot, object, &jump);
-	if (result == SEQ_DONE)
+		result = seq_push_n(cpu, slot, 1, &object, &put);
+	else
+		result = seq_flip_push(cpu, slot, object, &jump);
+	if (result == SEQ_DONE && jump)
 		counters_add_at(counters(c), cpu, CTR_jump, (uint64_t)(int64_t)jump);
+	if (unlikely(result == SEQ_TWICE))
+		slab_freed_twice(&c->class, object);
 	return result;
 }
 
@@ -412,6 +415,16 @@ int uslub_cache_alloc_bulk(struct uslub_cache *c, unsigned flags, size_t n, void
 	return 0;
 }
 
+/* A sequence has found one of these where it would go, or next to itself. */
+static void coldpath bulk_freed_twice(struct uslub_cache *c, unsigned n, void *const *objects)
+{
+	unsigned i = 1;
+
+	while (i < n && objects[i] != objects[i - 1])
+		i++;
+	slab_freed_twice(&c->class, objects[i < n ? i : 0]);
+}
+
 /* As many as fit the CPU's sheaves and the barn; never allocates nor flushes. */
 static unsigned bulk_to_sheaves(struct uslub_cache *c, unsigned n, void **objects)
 {
@@ -428,6 +441,8 @@ static unsigned bulk_to_sheaves(struct uslub_cache *c, unsigned n, void **object
 			put += k;
 			continue;
 		}
+		if (unlikely(result == SEQ_TWICE))
+			bulk_freed_twice(c, n - put, objects + put);
 		if (result == SEQ_EMPTY)
 			result = push_or_flip(c, cpu, objects[put]);
 		if (result == SEQ_DONE) {

@@ -827,6 +827,8 @@ static enum seq_result replace_rcu(struct uslub_cache *c, unsigned cpu, struct u
 		result = seq_flip_push(cpu, slot, object, &jump);
 		if (result == SEQ_DONE)
 			counters_add(counters(c), CTR_rcu_jump, (uint64_t)(int64_t)jump);
+		else if (unlikely(result == SEQ_TWICE))
+			slab_freed_twice(&c->class, object);
 		if (seq_take_other(cpu, slot, &old) == SEQ_DONE) {
 			plat_point(POINT_RCU_DETACHED);
 			if (old->fill)
@@ -859,6 +861,8 @@ static noinline void free_rcu_slow(struct uslub_cache *c, void *object)
 		result = seq_push_n(cpu, rcu_slot(c, cpu), 1, &object, &put);
 		if (result == SEQ_DONE)
 			break;
+		if (unlikely(result == SEQ_TWICE))
+			slab_freed_twice(&c->class, object);
 		if (result == SEQ_AGAIN || slot_closed(rcu_slot(c, cpu)))
 			continue;
 		if (!hand && !other_there(rcu_slot(c, cpu))) {

@@ -26,13 +26,16 @@
  *    pop:       w = slot->word; if avail(w) = 0: EMPTY (which pop says by NULL)
  *               object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP
  *    push:      w = slot->word; if room(w) = 0: EMPTY
- *               sheaf[which]->objects[avail] = object;      COMMIT word = w + PUSH
+ *               sheaf[which]->objects[avail] = object
+ *               if sheaf[which]->objects[avail - 1] = object: EMPTY;  COMMIT word = w + PUSH
  *    pop_n:     k = min(n, avail(w)); k = 0: EMPTY; copy the top k out;  COMMIT word = w + k * POP
- *    push_n:    k = min(n, room(w));  k = 0: EMPTY; copy k in;           COMMIT word = w + k * PUSH
+ *    push_n:    k = min(n, room(w));  k = 0: EMPTY; copy k in; if one is equal to the word below its
+ *               place: TWICE;                               COMMIT word = w + k * PUSH
  *    flip_pop:  w open and avail(w) = 0; other = sheaf[!which] not NULL and not empty, else EMPTY
  *               main->fill = 0 if there is a main; f = other->fill
  *               COMMIT word = allocs, which turned, avail = f, room = capacity - f, then + POP
  *    flip_push: w open and room(w) = 0; other not NULL and not full, else EMPTY
+ *               if there is a main, and main->objects[avail - 1] = object: TWICE
  *               main->fill = avail if there is a main; f = other->fill; other->objects[f] = object
  *               COMMIT word = allocs, which turned, avail = f, room = capacity - f, then + PUSH
  *    take_other: w open, else EMPTY; s = sheaf[!which], NULL: EMPTY;      COMMIT sheaf[!which] = NULL
@@ -43,6 +46,14 @@
  *    to another CPU: nothing was done. flip_* report the jump of avail (new - old, without the object),
  *    which keeps the statistics exact (section 3). An object popped or pushed is stored before the
  *    commit, into memory that is dead until the commit.
+ *
+ *    TWICE: the object is the one that was pushed last, and lies there still: whoever pushes it does not own
+ *    it. That is certain, for nothing that a sequence has read has changed until it aborts. push, which has
+ *    no time for words, says EMPTY; who then tries push_n gets to know. With avail = 0 the word below is
+ *    the `node` and `slot` of struct uslub_sheaf, no address of an object: as a number slot * 2^32 + node,
+ *    where node is odd or below PLAT_MAX_NODES, and at every multiple of 2^32 that is ours begins a segment
+ *    of the supply, with its head. It is equal to a wild pointer at most, which is none of the cache's
+ *    objects; the caller looks before he speaks.
  *
  *    Lifetime: a sequence may read a sheaf that is no longer its CPU's, but never one that was freed,
  *    since a sheaf leaves a slot by a sequence of the same CPU or by a close, and the closer issues
@@ -88,6 +99,8 @@ _Static_assert(offsetof(struct percpu_slot, sheaf) == 8, "the sequences know thi
 _Static_assert(offsetof(struct uslub_sheaf, capacity) == 16, "the sequences know this offset");
 _Static_assert(offsetof(struct uslub_sheaf, fill) == 20, "the sequences know this offset");
 _Static_assert(offsetof(struct uslub_sheaf, objects) == 32, "the sequences know this offset");
+_Static_assert(offsetof(struct uslub_sheaf, node) == 24 && offsetof(struct uslub_sheaf, slot) == 28,
+	       "a push compares them with the address of an object");
 
 #define WORD_ROOM_SHIFT	 8
 #define WORD_WHICH_SHIFT 16
@@ -134,6 +147,7 @@ enum seq_result {
 	SEQ_DONE,
 	SEQ_EMPTY, /* not possible in this state: empty, full, closed, no spare */
 	SEQ_AGAIN, /* aborted, or on another CPU by now; nothing was done */
+	SEQ_TWICE, /* it was pushed last, and is to be pushed again; nothing was done */
 };
 
 #define SEQ_TRIES 3 /* then the slab level serves */

@@ -69,8 +69,10 @@ static inline enum seq_result shared_push_n(struct percpu_slot *slot, unsigned n
 		return SEQ_AGAIN;
 	main = slot->sheaf[word_which(w)];
 	k = min(n, word_room(w));
-	for (unsigned i = 0; i < k; i++)
-		main->objects[word_avail(w) + i] = objects[i];
+	if (!sheaf_copy_in(main, word_avail(w), k, objects)) {
+		shared_open(slot, w, &here);
+		return SEQ_TWICE;
+	}
 	shared_open(slot, w + k * WORD_PUSH, &here);
 	*done = k;
 	return k ? SEQ_DONE : SEQ_EMPTY;
@@ -119,6 +121,10 @@ static inline enum seq_result shared_flip_push(struct percpu_slot *slot, void *o
 	if (word_room(w) || !other || !sheaf_room(other)) {
 		shared_open(slot, w, &here);
 		return SEQ_EMPTY;
+	}
+	if (sheaf_topped_by(slot->sheaf[word_which(w)], word_avail(w), object)) {
+		shared_open(slot, w, &here);
+		return SEQ_TWICE;
 	}
 	w = shared_flip(slot, w, jump);
 	other->objects[other->fill] = object;

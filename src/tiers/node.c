@@ -422,13 +422,15 @@ static bool free_chain(struct node *n, struct slab *slab, unsigned head, void *l
 		       unsigned flags)
 {
 	uint64_t before = plat_load_acquire(&slab->state), after;
-	unsigned objects = slab->objects;
+	unsigned objects = slab->objects, end = slab_index(slab, last) + 1;
 	enum free_outcome outcome;
 	bool locked = false, empties;
 
 	for (;;) {
 		if (unlikely(state_inuse(before) < cnt))
-			plat_fatal("cache %s: object %p was freed twice", n->class->name, last);
+			slab_freed_twice(n->class, last);
+		if (unlikely(state_head(before) == head || state_head(before) == end))
+			slab_freed_twice(n->class, slab_object(slab, state_head(before) - 1));
 		empties = state_inuse(before) == cnt;
 		if (!locked && needs_list(n, before, empties)) {
 			if (!lock_list(n, LOCK_FREE, flags))

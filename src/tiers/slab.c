@@ -233,12 +233,20 @@ struct slab *slab_of(const struct slab_class *class, const void *object)
 	return slab;
 }
 
+void coldpath slab_freed_twice(const struct slab_class *class, const void *object)
+{
+	slab_of(class, object);
+	plat_fatal("cache %s: object %p was freed twice", class->name, object);
+}
+
 unsigned slab_chain(struct slab *slab, void *object, unsigned head)
 {
 	unsigned index = slab_index(slab, object);
 
 	if (unlikely(slab_object(slab, index) != object))
 		bad_pointer(slab->class, object, slab);
+	if (unlikely(index + 1 == head))
+		slab_freed_twice(slab->class, object);
 	link_set(slab, object, head);
 	return index + 1;
 }

@@ -102,6 +102,8 @@ hidden void slab_release(struct slab *slab);
 
 /* The slab that holds the object; aborts with a message if it is not an object of the class. */
 hidden struct slab *slab_of(const struct slab_class *class, const void *object);
+/* Whoever frees the object does not own it: it is free. Aborts, saying so, or that it is no object. */
+hidden void coldpath slab_freed_twice(const struct slab_class *class, const void *object);
 
 static inline void *slab_object(const struct slab *slab, unsigned index)
 {
@@ -116,8 +118,8 @@ static inline bool slab_holds(const struct slab *slab, const void *p)
 
 /*
  * Chains: objects linked through themselves, named by index + 1. slab_chain() links one object of the
- * slab in front of a chain and returns the new head; it aborts if that is no object. slab_walk() copies
- * up to n objects off a chain and returns what remains of it.
+ * slab in front of a chain and returns the new head; it aborts if that is no object, or the head already.
+ * slab_walk() copies up to n objects off a chain and returns what remains of it.
  */
 hidden unsigned slab_chain(struct slab *slab, void *object, unsigned head);
 hidden unsigned slab_chain_range(struct slab *slab, unsigned first, unsigned last);

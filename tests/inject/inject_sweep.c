@@ -135,7 +135,7 @@ struct worker {
 	unsigned nheld;
 	struct uslub_sheaf *hand; /* a sheaf between take and give */
 	struct counts counts;
-	uint64_t results[3]; /* of the sequence under test */
+	uint64_t results[SEQ_TWICE + 1]; /* of the sequence under test */
 
 	/* what the signal handler has, and nobody else while it may come */
 	uint64_t handler_random;
@@ -1046,7 +1046,7 @@ static struct {
 /* One point (or without points: one sequence), one line. */
 static bool pass(unsigned point, enum op op, uint64_t seed, double seconds)
 {
-	uint64_t results[3] = { 0 }, signals = 0, aborted = 0;
+	uint64_t results[SEQ_TWICE + 1] = { 0 }, signals = 0, aborted = 0;
 
 	target = op;
 	make_world(op == POP || op == PUSH || op == ADD ? 8 : 4, seed);

@@ -9,8 +9,12 @@
 #ifndef TESTS_MISUSE_MISUSE_H
 #define TESTS_MISUSE_MISUSE_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* for sched_setaffinity() */
+#endif
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -125,6 +129,16 @@ static inline int misuse(void (*scenario)(bool fault))
 	scenario(true);
 	release_stderr(text, sizeof(text));
 	misuse_failed(__FILE__, __LINE__, "the fault is found");
+}
+
+/* On the CPU where it is now: what is looked for is in one CPU's sheaf. */
+static inline void stay_here(void)
+{
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	need(!sched_setaffinity(0, sizeof(here), &here));
 }
 
 /* ---- caches ---- */

@@ -872,6 +872,34 @@ static void free_too_many(void *arg)
 	put(1, 0, 4);
 }
 
+static void free_two(void *arg)
+{
+	void *objects[2] = { object(1, 9), arg };
+
+	nodes_flush(nodes, objects, 2, 0);
+}
+
+/* Others of the slab are in use: nothing is counted too often yet. */
+static void test_double_free_early(void **state)
+{
+	char wanted[100];
+
+	(void)state;
+	begin_small(5);
+	take_slabs(2);
+	put(1, 3, 1);
+	snprintf(wanted, sizeof(wanted), "uslub: cache tested: object %p was freed twice",
+		 object(1, 3));
+	/* the slab's head, as the end of a chain, or as its begin */
+	unit_dies(free_two, object(1, 3), wanted);
+	put(1, 4, 2);
+	snprintf(wanted, sizeof(wanted), "uslub: cache tested: object %p was freed twice",
+		 object(1, 9));
+	unit_dies(free_two, object(1, 9), wanted);
+	put(1, 9, 1);
+	unit_dies(free_two, object(1, 10), wanted);
+}
+
 static void test_double_free(void **state)
 {
 	char wanted[100];
@@ -1387,6 +1415,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_nolock_alloc, UNIT_FAKED),
 		UNIT_TEST(test_shrink, UNIT_FAKED),
 		UNIT_TEST(test_double_free, UNIT_FAKED),
+		UNIT_TEST(test_double_free_early, UNIT_FAKED),
 		UNIT_TEST(test_bad_pointer, UNIT_FAKED),
 		UNIT_TEST(test_nodes_apart, UNIT_FAKED),
 		UNIT_TEST(test_refill_from_other_node, UNIT_FAKED),

@@ -56,9 +56,13 @@ static const struct {
 	[ADD] = { SEQ_ADD_READY, SEQ_ADD_READY },
 };
 
+/* What a push brings that lies there already: what is on top of main, or the same object twice. */
+enum again { NOTHING, TOP, NEIGHBOUR };
+
 /* What is asked of a sequence. */
 struct call {
 	enum op op;
+	enum again again;
 	unsigned cpu;
 	enum family family;
 	unsigned n;	 /* pop_n, push_n */
@@ -327,6 +331,19 @@ static bool possible(const struct call *c, const struct model_slot *m)
 	}
 }
 
+static bool pushes(const struct call *c)
+{
+	return c->op == PUSH || c->op == PUSH_N || c->op == FLIP_PUSH;
+}
+
+/* Does it push what lies there already? It is possible otherwise. */
+static bool twice(const struct call *c, const struct model_slot *m)
+{
+	if (c->again == TOP)
+		return pushes(c) && model_avail(m);
+	return c->again == NEIGHBOUR && c->op == PUSH_N && model_count(c, m) > 1;
+}
+
 static enum seq_result predict(const struct call *c)
 {
 	const struct model_slot *m = &model_slots[c->cpu][c->family];
@@ -337,7 +354,11 @@ static enum seq_result predict(const struct call *c)
 		return SEQ_DONE;
 	if (m->who)
 		return restartable ? SEQ_EMPTY : SEQ_AGAIN;
-	return possible(c, m) ? SEQ_DONE : SEQ_EMPTY;
+	if (!possible(c, m))
+		return SEQ_EMPTY;
+	if (twice(c, m))
+		return c->op == PUSH && restartable ? SEQ_EMPTY : SEQ_TWICE;
+	return SEQ_DONE;
 }
 
 static void model_pop(struct model_slot *m, unsigned n, struct outcome *o)
@@ -538,12 +559,25 @@ static void complain(const struct outcome *o)
 {
 	const struct model_slot *m = &model_slots[current.cpu][current.family];
 
-	print_error("%s of CPU %u (%s, n %u), on CPU %d, point %u, instruction %u: %s\n",
+	print_error("%s of CPU %u (%s, n %u, again %u), on CPU %d, point %u, instruction %u: %s\n",
 		    op_names[current.op], current.cpu, current.family == MAIN ? "main" : "rcu",
-		    current.n, (int)fake.cpu_id, plat_inject_point, steps.at, trouble);
+		    current.n, current.again, (int)fake.cpu_id, plat_inject_point, steps.at,
+		    trouble);
 	print_error("result %u, %u objects; the word is %016jx, the model's %016jx\n", o->result,
 		    o->n, (uintmax_t)slot_at(current.cpu, current.family)->word,
 		    (uintmax_t)model_word(m));
+}
+
+static void choose_pushed(const struct call *c)
+{
+	const struct model_slot *m = &model_slots[c->cpu][c->family];
+
+	for (unsigned k = 0; k < array_size(pushed); k++)
+		pushed[k] = new_object();
+	if (c->again == TOP && model_avail(m))
+		pushed[0] = model_sheaves[main_of(m)].objects[model_avail(m) - 1];
+	if (c->again == NEIGHBOUR)
+		pushed[1] = pushed[0];
 }
 
 /* Makes the call, checks everything, and returns what it returned. */
@@ -557,8 +591,7 @@ static struct outcome step(const struct call *c)
 
 	current = *c;
 	trouble = NULL;
-	for (unsigned k = 0; k < array_size(pushed); k++)
-		pushed[k] = new_object();
+	choose_pushed(c);
 	for (int i = 0; i < NSHEAVES; i++)
 		fill[i] = model_sheaves[i].fill;
 	remember();
@@ -659,8 +692,10 @@ static void try_call(const struct state *s, enum op op, unsigned n,
 	if (op == POP && s->family == RCU)
 		return; /* nothing is ever popped there by pop */
 	c.addend = n & 1 ? 5 : -(uint64_t)n - 1;
-	make_state(s);
-	fn(s, &c);
+	for (; c.again <= (pushes(&c) ? NEIGHBOUR : NOTHING); c.again++) {
+		make_state(s);
+		fn(s, &c);
+	}
 }
 
 static void each_call(const struct state *s, void (*fn)(const struct state *, const struct call *))
@@ -716,7 +751,8 @@ static void each_state(void (*fn)(const struct state *, const struct call *))
 /* ---- tests of one call
  * ---------------------------------------------------------------------------- */
 
-static unsigned results[OPS][3]; /* what came, so that a test can say that everything did */
+static unsigned results[OPS]
+		       [SEQ_TWICE + 1]; /* what came, so that a test can say that everything did */
 
 static void plain(const struct state *s, const struct call *c)
 {
@@ -733,6 +769,8 @@ static void test_every_state(void **state)
 		assert_int_not_equal(results[op][SEQ_DONE], 0);
 		if (op != ADD)
 			assert_int_not_equal(results[op][SEQ_EMPTY], 0);
+		if (op == PUSH_N || op == FLIP_PUSH || (op == PUSH && !restartable))
+			assert_int_not_equal(results[op][SEQ_TWICE], 0);
 	}
 }
 
@@ -785,6 +823,26 @@ static void test_words(void **state)
 	assert_ptr_equal(o.sheaf, sheaf_at(1));
 	assert_null(slots[STATE_CPU].main.sheaf[0]);
 	assert_int_equal(*word, 12ull << 19 | 1 << 16 | 6 << 8 | 1);
+}
+
+/* What lies below the first object of a sheaf is no object, but looks like one that is none of ours. */
+static void test_below_first(void **state)
+{
+	struct state s = { .capacity = 2, .main = 0, .other = NOBODY };
+	uint64_t below;
+	void *wild;
+	unsigned n;
+
+	(void)state;
+	make_state(&s);
+	sheaf_at(0)->node = PLAT_MAX_NODES - 1;
+	sheaf_at(0)->slot = 0x7fff;
+	memcpy(&below, &sheaf_at(0)->node, sizeof(below));
+	wild = (void *)(uintptr_t)below;
+	assert_int_equal(seq_push(&main_base, &plat_seq_limit, wild), SEQ_EMPTY);
+	assert_int_equal(seq_push_n(STATE_CPU, slot_at(STATE_CPU, MAIN), 1, &wild, &n), SEQ_TWICE);
+	check_memory();
+	assert_null(trouble);
 }
 
 /* A fresh slot is all zeroes: it fails until a sheaf is given, then serves by a flip. */
@@ -1044,7 +1102,8 @@ static unsigned longest[OPS];
 static void abort_at_instructions(const struct state *s, const struct call *c)
 {
 	(void)s;
-	if (c->n > 2 || (c->family == RCU && c->op != PUSH) || predict(c) != SEQ_DONE)
+	if (c->n > 2 || (c->family == RCU && c->op != PUSH) ||
+	    (predict(c) != SEQ_DONE && !twice(c, &model_slots[c->cpu][c->family])))
 		return;
 	for (steps.at = 0;; steps.at++) {
 		step(c);
@@ -1268,6 +1327,7 @@ static void random_step(unsigned capacity)
 		.cpu = (unsigned)random_below(NCPU),
 		.family = random_below(3) ? MAIN : RCU,
 		.n = (unsigned)random_below(capacity + 2),
+		.again = random_below(4) ? NOTHING : (enum again)random_below(NEIGHBOUR + 1),
 	};
 	struct outcome o;
 
@@ -1347,14 +1407,23 @@ static int end(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		WITH_RSEQ(test_words),		 WITH_RSEQ(test_fresh),
-		WITH_RSEQ(test_every_state),	 WITH_RSEQ(test_wrong_cpu),
-		WITH_RSEQ(test_limit),		 WITH_RSEQ(test_slot),
-		WITH_RSEQ(test_pointers),	 BY_EXCHANGE(test_pointers),
-		WITH_RSEQ(test_abort_at_points), WITH_RSEQ(test_abort_at_instructions),
-		WITH_RSEQ(test_loads_inside),	 WITH_RSEQ(test_histories),
-		BY_EXCHANGE(test_words),	 BY_EXCHANGE(test_fresh),
-		BY_EXCHANGE(test_every_state),	 BY_EXCHANGE(test_histories),
+		WITH_RSEQ(test_words),
+		WITH_RSEQ(test_fresh),
+		WITH_RSEQ(test_every_state),
+		WITH_RSEQ(test_wrong_cpu),
+		WITH_RSEQ(test_limit),
+		WITH_RSEQ(test_slot),
+		WITH_RSEQ(test_below_first),
+		WITH_RSEQ(test_pointers),
+		BY_EXCHANGE(test_pointers),
+		WITH_RSEQ(test_abort_at_points),
+		WITH_RSEQ(test_abort_at_instructions),
+		WITH_RSEQ(test_loads_inside),
+		WITH_RSEQ(test_histories),
+		BY_EXCHANGE(test_words),
+		BY_EXCHANGE(test_fresh),
+		BY_EXCHANGE(test_every_state),
+		BY_EXCHANGE(test_histories),
 	};
 
 	plat_start();

@@ -13,7 +13,7 @@
  * with acquire.
  *
  * x9 and x10 are scratch for arming and for the injection points. In the sequences x11 is the slot
- * where they find it themselves, x12 the word; x13 to x15 are what the lines say.
+ * where they find it themselves, x12 the word; x13 to x15 are what the lines say, as is x10 in push_n.
  *
  * push is `asm goto` without outputs (gcc 12 miscompiles outputs of asm goto). The others have a
  * register for their result and go on at 9.
@@ -152,7 +152,8 @@ static always_inline void *rseq_pop(struct percpu_slot *const *base, const uint3
 
 /*
  * push: w = slot->word; if room(w) = 0: EMPTY
- *       sheaf[which]->objects[avail] = object;  COMMIT word = w + PUSH
+ *       sheaf[which]->objects[avail] = object
+ *       if sheaf[which]->objects[avail - 1] = object: EMPTY;  COMMIT word = w + PUSH
  */
 static always_inline enum seq_result rseq_push(struct percpu_slot *const *base,
 					       const uint32_t *limit, void *object)
@@ -175,8 +176,11 @@ static always_inline enum seq_result rseq_push(struct percpu_slot *const *base,
 			      "and x13, x12, #0xff\n\t"
 			      "add x14, x14, x13, lsl #3\n\t"
 			      "str %[object], [x14, #32]\n\t"
-			      SEQ_POINT(SEQ_PUSH_READY)
 			      "add x12, x12, %[push]\n\t"
+			      "ldr x13, [x14, #24]\n\t"
+			      "cmp x13, %[object]\n\t"
+			      "b.eq %l[empty]\n\t"
+			      SEQ_POINT(SEQ_PUSH_READY)
 			      "str x12, [x11]\n"
 			      "2:\n\t"
 			      SEQ_ABORT("b %l[again]")
@@ -235,7 +239,9 @@ static inline enum seq_result rseq_pop_n(unsigned cpu, struct percpu_slot *slot,
 
 /*
  * push_n: w = slot->word; k = min(n, room(w)); k = 0: EMPTY
- *         for i < k: sheaf[which]->objects[avail + i] = objects[i];  COMMIT word = w + k * PUSH
+ *         for i < k: if sheaf[which]->objects[avail + i - 1] = objects[i]: TWICE
+ *                    sheaf[which]->objects[avail + i] = objects[i]
+ *         COMMIT word = w + k * PUSH
  */
 static inline enum seq_result rseq_push_n(unsigned cpu, struct percpu_slot *slot, unsigned n,
 					  void *const *objects, unsigned *done)
@@ -255,10 +261,15 @@ static inline enum seq_result rseq_push_n(unsigned cpu, struct percpu_slot *slot
 			 "and x13, x12, #0xff\n\t"
 			 "add x14, x14, x13, lsl #3\n\t"
 			 "add x14, x14, #32\n\t"
-			 "mov x13, #0\n"
+			 "ldr x10, [x14, #-8]\n\t"
+			 "mov x13, #0\n\t"
+			 "mov %w[result], %[twice]\n"
 			 "6:\n\t"
 			 "ldr x15, [%[objects], x13, lsl #3]\n\t"
+			 "cmp x15, x10\n\t"
+			 "b.eq 9f\n\t"
 			 "str x15, [x14, x13, lsl #3]\n\t"
+			 "mov x10, x15\n\t"
 			 "add x13, x13, #1\n\t"
 			 "cmp w13, %w[k]\n\t"
 			 "b.lo 6b\n\t"
@@ -268,7 +279,8 @@ static inline enum seq_result rseq_push_n(unsigned cpu, struct percpu_slot *slot
 			 SEQ_END
 			 : [result] "=&r"(result), [k] "=&r"(k)
 			 : SEQ_OPERANDS, [slot] "r"(slot), [n] "r"(n), [objects] "r"(objects),
-			   [push] "r"(WORD_PUSH), [room] "i"(WORD_ROOM_SHIFT)
+			   [push] "r"(WORD_PUSH), [room] "i"(WORD_ROOM_SHIFT),
+			   [twice] "i"(SEQ_TWICE)
 			 : SEQ_CLOBBERS);
 	*done = k;
 	return result;
@@ -340,6 +352,7 @@ static inline enum seq_result rseq_flip_pop(unsigned cpu, struct percpu_slot *sl
 
 /*
  * flip_push: w open and room(w) = 0; other not NULL and not full, else EMPTY
+ *            if there is a main, and main->objects[avail(w) - 1] = object: TWICE
  *            other->objects[f] = object;  COMMIT word as above, + PUSH
  */
 static inline enum seq_result rseq_flip_push(unsigned cpu, struct percpu_slot *slot, void *object,
@@ -359,6 +372,13 @@ static inline enum seq_result rseq_flip_push(unsigned cpu, struct percpu_slot *s
 			 "ldr w14, [x15, #16]\n\t"
 			 "cmp %w[fill], w14\n\t"
 			 "b.hs 9f\n\t"
+			 "cbz x13, 7f\n\t"
+			 "mov %w[result], %[twice]\n\t"
+			 "add x14, x13, %x[was], lsl #3\n\t"
+			 "ldr x14, [x14, #24]\n\t"
+			 "cmp x14, %[object]\n\t"
+			 "b.eq 9f\n"
+			 "7:\n\t"
 			 SEQ_FLIP_OLD_MAIN
 			 SEQ_POINT(SEQ_FLIP_PUSH_FILLED)
 			 "add x14, x15, %x[fill], lsl #3\n\t"
@@ -370,7 +390,7 @@ static inline enum seq_result rseq_flip_push(unsigned cpu, struct percpu_slot *s
 			 SEQ_END
 			 : [result] "=&r"(result), [fill] "=&r"(fill), [was] "=&r"(was)
 			 : SEQ_OPERANDS, [slot] "r"(slot), [object] "r"(object),
-			   [push] "r"(WORD_PUSH)
+			   [push] "r"(WORD_PUSH), [twice] "i"(SEQ_TWICE)
 			 : SEQ_CLOBBERS);
 	if (result == SEQ_DONE)
 		*jump = (int)fill - (int)was;

@@ -129,7 +129,9 @@ static always_inline void *rseq_pop(struct percpu_slot *const *base, const uint3
 
 /*
  * push: w = slot->word; if room(w) = 0: EMPTY
- *       sheaf[which]->objects[avail] = object;  COMMIT word = w + PUSH
+ *       sheaf[which]->objects[avail] = object
+ *       if sheaf[which]->objects[avail - 1] = object: EMPTY;  COMMIT word = w + PUSH
+ * The compare comes last: in front of the store it slows down frees in a row (measured).
  */
 static always_inline enum seq_result rseq_push(struct percpu_slot *const *base,
 					       const uint32_t *limit, void *object)
@@ -150,8 +152,10 @@ static always_inline enum seq_result rseq_push(struct percpu_slot *const *base,
 			      "cmovcq 16(%%rax), %%r11\n\t"
 			      "movzbl %%dl, %%ecx\n\t"
 			      "movq %[object], 32(%%r11, %%rcx, 8)\n\t"
-			      SEQ_POINT(SEQ_PUSH_READY)
 			      "addq %[push], %%rdx\n\t"
+			      "cmpq %[object], 24(%%r11, %%rcx, 8)\n\t"
+			      "je %l[empty]\n\t"
+			      SEQ_POINT(SEQ_PUSH_READY)
 			      "movq %%rdx, (%%rax)\n"
 			      "2:\n\t"
 			      SEQ_ABORT("jmp %l[again]")
@@ -213,7 +217,9 @@ static inline enum seq_result rseq_pop_n(unsigned cpu, struct percpu_slot *slot,
 
 /*
  * push_n: w = slot->word; k = min(n, room(w)); k = 0: EMPTY
- *         for i < k: sheaf[which]->objects[avail + i] = objects[i];  COMMIT word = w + k * PUSH
+ *         for i < k: if sheaf[which]->objects[avail + i - 1] = objects[i]: TWICE
+ *                    sheaf[which]->objects[avail + i] = objects[i]
+ *         COMMIT word = w + k * PUSH
  */
 static inline enum seq_result rseq_push_n(unsigned cpu, struct percpu_slot *slot, unsigned n,
 					  void *const *objects, unsigned *done)
@@ -234,9 +240,12 @@ static inline enum seq_result rseq_push_n(unsigned cpu, struct percpu_slot *slot
 			 "cmovcq 16(%[slot]), %%rcx\n\t"
 			 "movzbl %%dl, %%eax\n\t"
 			 "leaq 32(%%rcx, %%rax, 8), %%rcx\n\t"
-			 "xorl %%eax, %%eax\n"
+			 "xorl %%eax, %%eax\n\t"
+			 "movl %[twice], %[result]\n"
 			 "6:\n\t"
 			 "movq (%[objects], %%rax, 8), %%r11\n\t"
+			 "cmpq %%r11, -8(%%rcx, %%rax, 8)\n\t"
+			 "je 9f\n\t"
 			 "movq %%r11, (%%rcx, %%rax, 8)\n\t"
 			 "incl %%eax\n\t"
 			 "cmpl %[k], %%eax\n\t"
@@ -248,7 +257,7 @@ static inline enum seq_result rseq_push_n(unsigned cpu, struct percpu_slot *slot
 			 SEQ_END
 			 : [result] "=&r"(result), [k] "=&r"(k)
 			 : SEQ_OPERANDS, [slot] "r"(slot), [n] "r"(n), [objects] "r"(objects),
-			   [push] "i"(WORD_PUSH)
+			   [push] "i"(WORD_PUSH), [twice] "i"(SEQ_TWICE)
 			 : "rax", "rcx", "rdx", "r11", "cc", "memory");
 	*done = k;
 	return result;
@@ -327,6 +336,7 @@ static inline enum seq_result rseq_flip_pop(unsigned cpu, struct percpu_slot *sl
 
 /*
  * flip_push: w open and room(w) = 0; other not NULL and not full, else EMPTY
+ *            if there is a main, and main->objects[avail(w) - 1] = object: TWICE
  *            other->objects[f] = object;  COMMIT word as above, + PUSH
  */
 static inline enum seq_result rseq_flip_push(unsigned cpu, struct percpu_slot *slot, void *object,
@@ -345,6 +355,13 @@ static inline enum seq_result rseq_flip_push(unsigned cpu, struct percpu_slot *s
 			 SEQ_FLIP_SHEAVES
 			 "cmpl 16(%%rcx), %[fill]\n\t"
 			 "jae 9f\n\t"
+			 "testq %%rax, %%rax\n\t"
+			 "jz 7f\n\t"
+			 "movl %[twice], %[result]\n\t"
+			 "movl %[was], %%r11d\n\t"
+			 "cmpq %[object], 24(%%rax, %%r11, 8)\n\t"
+			 "je 9f\n"
+			 "7:\n\t"
 			 SEQ_FLIP_OLD_MAIN
 			 SEQ_POINT(SEQ_FLIP_PUSH_FILLED)
 			 "movl %[fill], %%eax\n\t"
@@ -356,7 +373,7 @@ static inline enum seq_result rseq_flip_push(unsigned cpu, struct percpu_slot *s
 			 SEQ_END
 			 : [result] "=&r"(result), [fill] "=&r"(fill), [was] "=&r"(was)
 			 : SEQ_OPERANDS, [slot] "r"(slot), [object] "r"(object),
-			   [push] "i"(WORD_PUSH)
+			   [push] "i"(WORD_PUSH), [twice] "i"(SEQ_TWICE)
 			 : "rax", "rcx", "rdx", "r11", "cc", "memory");
 	if (result == SEQ_DONE)
 		*jump = (int)fill - (int)was;

@@ -42,7 +42,7 @@ static inline unsigned plat_slot(void)
  * The two that must be fast. They find the CPU themselves, from `base`, the slot of CPU 0; `limit` is
  * plat_seq_limit, or 0 where a cache wants its fast path closed. seq_pop() gives the object, or NULL for EMPTY, AGAIN and "no CPU below the
  * limit" alike; a gate other than 0, shifted above all CPU numbers, closes it as well: so that a caller's
- * flags cost no branch of their own. EMPTY of seq_push() includes "no CPU below the limit".
+ * flags cost no branch of their own. EMPTY of seq_push() includes "no CPU below the limit" and TWICE.
  */
 #define SEQ_GATE_SHIFT 12
 _Static_assert(1u << SEQ_GATE_SHIFT >= PLAT_MAX_CPUS, "a gate must not look like a CPU");

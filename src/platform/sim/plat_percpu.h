@@ -76,8 +76,8 @@ static inline enum seq_result sim_push_n(unsigned cpu, struct percpu_slot *slot,
 	k = min(n, word_room(w));
 	if (!k)
 		return SEQ_EMPTY;
-	for (unsigned i = 0; i < k; i++)
-		slot->sheaf[word_which(w)]->objects[word_avail(w) + i] = objects[i];
+	if (!sheaf_copy_in(slot->sheaf[word_which(w)], word_avail(w), k, objects))
+		return SEQ_TWICE;
 	SIM_COMMIT_SLOT(slot, slot->word, w + k * WORD_PUSH);
 	*done = k;
 	return SEQ_DONE;
@@ -113,6 +113,8 @@ static inline enum seq_result sim_flip_push(unsigned cpu, struct percpu_slot *sl
 	other = slot->sheaf[!word_which(w)];
 	if (w & WORD_WHO || word_room(w) || !other || !sheaf_room(other))
 		return SEQ_EMPTY;
+	if (sheaf_topped_by(slot->sheaf[word_which(w)], word_avail(w), object))
+		return SEQ_TWICE;
 	w = shared_flip(slot, w, jump);
 	other->objects[other->fill] = object;
 	SIM_COMMIT_SLOT(slot, slot->word, w + WORD_PUSH);
@@ -185,11 +187,13 @@ static inline enum seq_result seq_push(struct percpu_slot *const *base, const ui
 				       void *object)
 {
 	unsigned cpu = plat_slot(), done;
+	enum seq_result result;
 
 	if (cpu >= *limit)
 		return SEQ_EMPTY;
-	return sim_push_n(cpu, (struct percpu_slot *)((char *)*base + ((size_t)cpu << PCS_SHIFT)),
-			  1, &object, &done);
+	result = sim_push_n(cpu, (struct percpu_slot *)((char *)*base + ((size_t)cpu << PCS_SHIFT)),
+			    1, &object, &done);
+	return result == SEQ_TWICE ? SEQ_EMPTY : result;
 }
 
 #endif /* USLUB_SIM_PLAT_PERCPU_H */
