@@ -84,7 +84,7 @@ static inline uint64_t state_make(uint64_t before, unsigned head, unsigned inuse
 /* The descriptor, laid over the supply's. */
 struct slab {
 	uint8_t kind, order, dirty, node; /* the supply's */
-	uint32_t index;
+	uint16_t index, pages;
 	uint64_t state; /* atomic */
 	const struct slab_class *class;
 	char *base;

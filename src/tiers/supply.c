@@ -10,13 +10,18 @@
  *    descriptor for every page (64 bytes each). From an address to its run is therefore a mask, an index
  *    and a byte; a bitmap with one bit for every slot of the address space says first whether the segment
  *    is ours. Tags come first, so that from an address to its tag is a mask, a shift and a byte.
- *    Within a block runs are buddies of 2^order pages, order 0 up to the whole block.
+ *    Within a block free runs are buddies of 2^order pages, order 0 up to the whole block. Used runs may
+ *    have any number of pages: such a run is a sequence of aligned buddies, its parts, as large as they can
+ *    be from its start on, each with a descriptor. The first one's is the run's.
  *
  * 2. Life of a run
  *    Free runs are linked by order in their node's lists, dirty ones in front, since using them again
  *    costs no page fault. supply_alloc() takes the smallest that fits and splits it; supply_free() joins
  *    it with its free buddies. When a node has nothing, another block is committed, if need be in a new
- *    segment.
+ *    segment. A run of another length is a buddy of the next order, whose tail goes back at once.
+ *    A run of more than a block, or aligned to more, takes blocks of one segment that follow each other:
+ *    free ones and uncommitted ones alike, where most are dirty. While the latter are being committed all are
+ *    claimed: in no list, and in no set of blocks. If that fails, all become what they were.
  *
  * 3. Back to the system
  *    Whoever frees and finds more than the reserve of dirty pages gives runs back, largest first, until
@@ -36,7 +41,7 @@
  *
  * 5. Locking
  *    One lock per node (RANK_SUPPLY) over lists, blocks and segments. It is not held over system calls:
- *    a block that is being committed or a run that is being given back is in a state of its own.
+ *    blocks that are claimed and runs that are being given back are in a state of their own.
  *    supply_page_of() takes no lock: a used run's byte and descriptor do not change while it is used, nor
  *    does its segment go away.
  *    Of an address that is in no used run, which only a misuse asks for, it may read a segment's head while
@@ -60,29 +65,26 @@
 #define PEEK_TRIES	  1000
 #define PEAK_NS		  1000000000ull
 
-enum block_state {
-	BLOCK_RESERVED,
-	BLOCK_COMMITTING,
-	BLOCK_COMMITTED,
-};
-
 struct block {
-	uint8_t state;
 	bool huge;
 	uint16_t used; /* pages */
 };
 
+/* Sets of blocks have a bit for each; block 0, the head, is in none. */
 struct segment {
 	uint8_t tag_of[SEGMENT_PAGES_MAX]; /* of a used page: its owner's; else 0 */
 	struct list link;		   /* in its node */
 	size_t size;
 	unsigned node;
-	unsigned committed; /* blocks, without block 0 */
+	uint32_t reserved; /* blocks without memory */
+	uint32_t whole;	   /* blocks that are one free run in the lists */
+	uint32_t dirty;	   /* of those the dirty ones */
 	struct block blocks[SEGMENT_BLOCKS];
 	uint8_t order_of[SEGMENT_PAGES_MAX]; /* of a used page: its run's order + 1; else 0 */
 	struct page pages[] cacheline;
 };
 
+_Static_assert(SEGMENT_BLOCKS <= 32, "a set of blocks is a word");
 _Static_assert(offsetof(struct segment, tag_of) == 0, "where supply_tag_of() looks");
 
 struct supply_node {
@@ -124,19 +126,30 @@ static struct segment *segment_of(const void *p)
 	return (struct segment *)((uintptr_t)p & ~(SEGMENT_SIZE - 1));
 }
 
-static struct block *block_of(struct segment *seg, const struct page *page)
+static unsigned block_order(void)
 {
-	return &seg->blocks[page->index >> supply_max_order()];
+	return BLOCK_SHIFT - supply_page_shift;
 }
 
-static char *block_address(struct segment *seg, const struct block *block)
+static unsigned block_pages(void)
 {
-	return (char *)seg + (size_t)(block - seg->blocks) * BLOCK_SIZE;
+	return 1u << block_order();
+}
+
+/* Of the page with an index. */
+static unsigned block_of(unsigned page)
+{
+	return page >> block_order();
+}
+
+static char *block_address(struct segment *seg, unsigned block)
+{
+	return (char *)seg + block * BLOCK_SIZE;
 }
 
 void *page_address(const struct page *page)
 {
-	return (char *)segment_of(page) + ((size_t)page->index << plat_page_shift());
+	return (char *)segment_of(page) + ((size_t)page->index << supply_page_shift);
 }
 
 struct page *supply_page_of(const void *p)
@@ -146,7 +159,7 @@ struct page *supply_page_of(const void *p)
 
 	if (!supply_has_segment(p))
 		return NULL;
-	index = ((uintptr_t)p & (SEGMENT_SIZE - 1)) >> plat_page_shift();
+	index = ((uintptr_t)p & (SEGMENT_SIZE - 1)) >> supply_page_shift;
 	order = plat_load(&seg->order_of[index]);
 	if (!order)
 		return NULL;
@@ -155,7 +168,7 @@ struct page *supply_page_of(const void *p)
 
 void supply_tag(struct page *page, unsigned tag)
 {
-	memset(&segment_of(page)->tag_of[page->index], (int)tag, (size_t)1 << page->order);
+	memset(&segment_of(page)->tag_of[page->index], (int)tag, page->pages);
 }
 
 const struct supply_figures *supply_figures(size_t *stride)
@@ -240,7 +253,7 @@ size_t supply_segment_overhead(void)
 
 size_t supply_block_overhead(void)
 {
-	return sizeof(struct page) << supply_max_order();
+	return sizeof(struct page) << block_order();
 }
 
 /* Changes a figure that is read without the lock. */
@@ -253,8 +266,13 @@ static void count(size_t *figure, size_t n)
 
 static void run_link(struct supply_node *n, struct page *page)
 {
+	struct segment *seg = segment_of(page);
+	uint32_t block = page->order == block_order() ? 1u << block_of(page->index) : 0;
+
 	page->kind = PAGE_FREE;
+	seg->whole |= block;
 	if (page->dirty & PAGE_DIRTY) {
+		seg->dirty |= block;
 		count(&n->figures.dirty, (size_t)1 << page->order);
 		list_add(&n->free[page->order], &page->link);
 	} else {
@@ -264,6 +282,11 @@ static void run_link(struct supply_node *n, struct page *page)
 
 static void run_unlink(struct supply_node *n, struct page *page)
 {
+	struct segment *seg = segment_of(page);
+	uint32_t block = page->order == block_order() ? 1u << block_of(page->index) : 0;
+
+	seg->whole &= ~block;
+	seg->dirty &= ~block;
 	if (page->dirty & PAGE_DIRTY)
 		count(&n->figures.dirty, -((size_t)1 << page->order));
 	list_del(&page->link);
@@ -276,7 +299,7 @@ static void run_join(struct supply_node *n, struct page *page)
 	struct segment *seg = segment_of(page);
 	struct page *buddy, *upper;
 
-	for (; page->order < supply_max_order(); page->order++) {
+	for (; page->order < block_order(); page->order++) {
 		buddy = &seg->pages[page->index ^ 1u << page->order];
 		if (buddy->kind != PAGE_FREE || buddy->order != page->order)
 			break;
@@ -295,9 +318,9 @@ static struct page *run_take(struct supply_node *n, unsigned order)
 	struct page *page, *half;
 	unsigned from = order;
 
-	while (from <= supply_max_order() && list_empty(&n->free[from]))
+	while (from <= block_order() && list_empty(&n->free[from]))
 		from++;
-	if (from > supply_max_order())
+	if (from > block_order())
 		return NULL;
 	page = list_entry(n->free[from].next, struct page, link);
 	run_unlink(n, page);
@@ -307,49 +330,143 @@ static struct page *run_take(struct supply_node *n, unsigned order)
 		half->order = page->order;
 		half->dirty = page->dirty;
 		half->node = page->node;
-		half->index = page->index + (1u << page->order);
+		half->index = (uint16_t)(page->index + (1u << page->order));
 		run_link(n, half);
 	}
 	return page;
 }
 
-/* ---- growth --------------------------------------------------------------------------------------- */
+/* ---- ranges of pages, [from, to) of a segment; all under the node's lock -------------------------- */
 
-/* Finds an uncommitted block and marks it as being committed. */
-static struct block *block_claim(struct supply_node *n, struct segment **owner)
+/* A range consists of aligned buddies, from its start on the largest there can be. Of which order is the one here? */
+static unsigned part_order(unsigned from, unsigned to)
 {
-	struct segment *seg;
+	unsigned order = min((unsigned)__builtin_ctz(from), ilog2(to - from));
 
-	list_for_each_entry(seg, &n->segments, link)
-		for (size_t i = 1; i < seg->size / BLOCK_SIZE; i++)
-			if (seg->blocks[i].state == BLOCK_RESERVED) {
-				seg->blocks[i].state = BLOCK_COMMITTING;
-				seg->committed++;
-				*owner = seg;
-				return &seg->blocks[i];
-			}
-	return NULL;
+	return min(order, block_order());
 }
 
-static bool segment_add(unsigned node)
+#define for_each_part(page, from, to)                                                              \
+	for (unsigned page = from; page < (to); page += 1u << part_order(page, to))
+
+static struct page *part_head(struct segment *seg, unsigned from, unsigned to)
+{
+	struct page *page = &seg->pages[from];
+
+	page->order = (uint8_t)part_order(from, to);
+	page->node = (uint8_t)seg->node;
+	page->index = (uint16_t)from;
+	page->pages = 0;
+	return page;
+}
+
+static void range_release(struct supply_node *n, struct segment *seg, unsigned from, unsigned to,
+			  unsigned content)
+{
+	for_each_part(p, from, to)
+	{
+		struct page *page = part_head(seg, p, to);
+
+		page->dirty = (uint8_t)content;
+		run_join(n, page);
+	}
+}
+
+/* Makes it a part of the run that `head` is the head of; what the client wrote there stays. */
+static void range_mark(struct segment *seg, const struct page *head, unsigned from, unsigned to)
+{
+	for_each_part(p, from, to)
+	{
+		struct page *page = part_head(seg, p, to);
+
+		page->kind = PAGE_USED;
+		if (page != head)
+			memset(page->client, 0, sizeof(page->client));
+		memset(&seg->order_of[p], page->order + 1, (size_t)1 << page->order);
+	}
+}
+
+/* Counts pages that come to be used; the blocks that are full by that, and were not. */
+static uint32_t range_count(struct supply_node *n, struct segment *seg, unsigned from, unsigned to)
+{
+	uint32_t full = 0;
+	unsigned end;
+
+	for (unsigned p = from; p < to; p = end) {
+		struct block *block = &seg->blocks[block_of(p)];
+
+		end = min(to, (p | (block_pages() - 1)) + 1);
+		block->used = (uint16_t)(block->used + end - p);
+		if (block->used == block_pages())
+			full |= 1u << block_of(p);
+	}
+	count(&n->figures.used, to - from);
+	n->peak = max(n->peak, n->figures.used);
+	return full;
+}
+
+static void range_uncount(struct supply_node *n, struct segment *seg, unsigned from, unsigned to)
+{
+	unsigned end;
+
+	for (unsigned p = from; p < to; p = end) {
+		struct block *block = &seg->blocks[block_of(p)];
+
+		end = min(to, (p | (block_pages() - 1)) + 1);
+		block->used = (uint16_t)(block->used - (end - p));
+	}
+	count(&n->figures.used, -(size_t)(to - from));
+}
+
+/* ---- growth --------------------------------------------------------------------------------------- */
+
+/* Takes the first stretch of neighbours out of a set of blocks that is not empty; how many they are. */
+static unsigned stretch_take(uint32_t *set, unsigned *first)
+{
+	unsigned blocks;
+
+	*first = (unsigned)__builtin_ctz(*set);
+	blocks = (unsigned)__builtin_ctz(~(*set >> *first));
+	*set &= ~(((1u << blocks) - 1) << *first);
+	return blocks;
+}
+
+static uint32_t all_blocks(const struct segment *seg)
+{
+	return (uint32_t)((1ull << seg->size / BLOCK_SIZE) - 1) & ~1u;
+}
+
+/* A decommit takes the binding away, too. */
+static bool blocks_commit(struct segment *seg, unsigned first, unsigned blocks, unsigned node)
+{
+	char *p = block_address(seg, first);
+
+	if (plat_commit(p, blocks * BLOCK_SIZE))
+		return false;
+	if (plat_nnodes() > 1)
+		plat_bind(p, blocks * BLOCK_SIZE, node);
+	plat_huge(p, blocks * BLOCK_SIZE, false);
+	return true;
+}
+
+/* A segment with at least so much address space. Called without the lock. */
+static bool segment_add(unsigned node, size_t least)
 {
 	struct supply_node *n = &nodes[node];
 	struct segment *seg;
 	size_t size, slot;
 
-	seg = plat_reserve(SEGMENT_SIZE, SEGMENT_LEAST, &size);
+	seg = plat_reserve(SEGMENT_SIZE, least, &size);
 	if (!seg)
 		return false;
 	slot = (uintptr_t)seg >> SEGMENT_SHIFT;
-	if (slot >= SUPPLY_SLOTS || plat_commit(seg, BLOCK_SIZE)) {
+	if (slot >= SUPPLY_SLOTS || !blocks_commit(seg, 0, 1, node)) {
 		plat_unmap(seg, size);
 		return false;
 	}
-	if (plat_nnodes() > 1)
-		plat_bind(seg, size, node);
-	plat_huge(seg, BLOCK_SIZE, false);
 	seg->size = size;
 	seg->node = node;
+	seg->reserved = all_blocks(seg);
 	plat_fetch_or(&supply_segments[slot / 64], 1ull << slot % 64);
 	plat_lock(&n->lock);
 	list_add(&n->segments, &seg->link);
@@ -358,41 +475,194 @@ static bool segment_add(unsigned node)
 	return true;
 }
 
+/* Unmaps a segment without memory, but for the last one. The lock is dropped meanwhile. */
+static void segment_retire(struct supply_node *n, struct segment *seg)
+{
+	size_t slot = (uintptr_t)seg >> SEGMENT_SHIFT;
+
+	if (seg->reserved != all_blocks(seg) || n->figures.segments == 1)
+		return;
+	list_del(&seg->link);
+	count(&n->figures.segments, (size_t)-1);
+	plat_fetch_and(&supply_segments[slot / 64], ~(1ull << slot % 64));
+	plat_unlock(&n->lock);
+	plat_unmap(seg, seg->size);
+	plat_lock(&n->lock);
+}
+
+/*
+ * A range that is being taken, of pieces: free runs, whose heads are BUSY as long as it lasts, and blocks to be
+ * committed. The last may reach beyond the range.
+ */
+struct claim {
+	struct segment *seg;
+	unsigned from, to;
+	uint32_t fresh; /* blocks to be committed */
+};
+
+/* How long is the piece that begins at a page: a block of the set, or a run of the kind? 0: there is none. */
+static unsigned piece_pages(const struct segment *seg, unsigned page, uint32_t blocks,
+			    enum page_kind kind)
+{
+	if (blocks >> block_of(page) & 1)
+		return block_pages();
+	return seg->pages[page].kind == kind ? 1u << seg->pages[page].order : 0;
+}
+
+static void claim_take(struct supply_node *n, struct claim *c)
+{
+	struct segment *seg = c->seg;
+	unsigned pages;
+
+	c->fresh = 0;
+	for (unsigned p = c->from; p < c->to; p += pages) {
+		uint32_t block = 1u << block_of(p);
+
+		pages = piece_pages(seg, p, seg->reserved, PAGE_FREE);
+		if (!(seg->reserved & block)) {
+			run_unlink(n, &seg->pages[p]);
+			continue;
+		}
+		seg->reserved &= ~block;
+		c->fresh |= block;
+	}
+}
+
+/* Without the lock. All or nothing. */
+static bool claim_commit(const struct claim *c)
+{
+	uint32_t todo = c->fresh, done;
+	unsigned first, blocks;
+
+	while (todo) {
+		blocks = stretch_take(&todo, &first);
+		if (!blocks_commit(c->seg, first, blocks, c->seg->node))
+			break;
+		if (!todo)
+			return true;
+	}
+	/* Of the stretch that failed a part may have been committed. */
+	for (done = c->fresh & ~todo; done;) {
+		blocks = stretch_take(&done, &first);
+		plat_decommit(block_address(c->seg, first), blocks * BLOCK_SIZE);
+	}
+	return false;
+}
+
+static void claim_undo(struct supply_node *n, const struct claim *c)
+{
+	struct segment *seg = c->seg;
+	unsigned pages;
+
+	for (unsigned p = c->from; p < c->to; p += pages) {
+		pages = piece_pages(seg, p, c->fresh, PAGE_BUSY);
+		if (!(c->fresh >> block_of(p) & 1))
+			run_join(n, &seg->pages[p]);
+	}
+	seg->reserved |= c->fresh;
+	segment_retire(n, seg);
+}
+
+/* Takes what was found to be possible. The lock is dropped meanwhile, if something must be committed. */
+static bool claim(struct supply_node *n, struct claim *c)
+{
+	bool ok;
+
+	claim_take(n, c);
+	if (!c->fresh)
+		return true;
+	plat_unlock(&n->lock);
+	ok = claim_commit(c);
+	plat_lock(&n->lock);
+	if (!ok)
+		claim_undo(n, c);
+	return ok;
+}
+
+/* Makes the range the caller's, and gives back what is beyond; the content of the range. */
+static unsigned claim_finish(struct supply_node *n, const struct claim *c)
+{
+	struct segment *seg = c->seg;
+	unsigned content = PAGE_ZERO, last = PAGE_ZERO, p = c->from;
+
+	while (p < c->to) {
+		unsigned pages = piece_pages(seg, p, c->fresh, PAGE_BUSY);
+		bool fresh = c->fresh >> block_of(p) & 1;
+
+		last = fresh ? PAGE_ZERO : seg->pages[p].dirty;
+		content |= last;
+		if (!fresh)
+			seg->pages[p].kind = PAGE_NONE;
+		p += pages;
+	}
+	count(&n->figures.blocks, (size_t)__builtin_popcount(c->fresh));
+	range_release(n, seg, c->to, p, last);
+	return content;
+}
+
+/* Blocks that follow each other, the first at a multiple of `align`. */
+struct want {
+	unsigned blocks;
+	unsigned align; /* blocks; at most 16 */
+	bool whole;	/* free ones will do */
+	bool fresh;	/* uncommitted ones will do */
+};
+
+/* Where in a segment they can begin. */
+static uint32_t want_starts(const struct segment *seg, const struct want *want)
+{
+	uint32_t usable = (want->whole ? seg->whole : 0) | (want->fresh ? seg->reserved : 0);
+	uint32_t starts = UINT32_MAX / ((1u << want->align) - 1); /* 1 in every `align` */
+
+	for (unsigned i = 0; i < want->blocks; i++)
+		starts &= usable >> i;
+	return starts;
+}
+
+/* The best blocks: most of them dirty, which cost neither a call nor faults; then most of them committed. */
+static bool want_find(struct supply_node *n, const struct want *want, struct claim *c)
+{
+	unsigned best = 0, most = 1 + (want->whole ? 33 * want->blocks : 0), score;
+	struct segment *seg;
+
+	list_for_each_entry(seg, &n->segments, link) {
+		for (uint32_t starts = want_starts(seg, want); starts; starts &= starts - 1) {
+			unsigned first = (unsigned)__builtin_ctz(starts);
+			uint32_t range = ((1u << want->blocks) - 1) << first;
+
+			score = 1 + 32 * (unsigned)__builtin_popcount(seg->dirty & range) +
+				(unsigned)__builtin_popcount(seg->whole & range);
+			if (score <= best)
+				continue;
+			best = score;
+			c->seg = seg;
+			c->from = first << block_order();
+		}
+		if (best == most)
+			break;
+	}
+	c->to = c->from + (want->blocks << block_order());
+	return best;
+}
+
 /* Commits one more block for the node. Called without the lock. */
 static bool supply_grow(unsigned node)
 {
+	static const struct want want = { .blocks = 1, .align = 1, .fresh = true };
 	struct supply_node *n = &nodes[node];
-	struct segment *seg;
-	struct block *block;
-	struct page *page;
+	struct claim c = { 0 };
 	bool ok;
 
-	for (;;) {
-		plat_lock(&n->lock);
-		block = block_claim(n, &seg);
-		plat_unlock(&n->lock);
-		if (block)
-			break;
-		if (!segment_add(node))
-			return false;
-	}
-	ok = !plat_commit(block_address(seg, block), BLOCK_SIZE);
-	if (ok)
-		plat_huge(block_address(seg, block), BLOCK_SIZE, false);
 	plat_lock(&n->lock);
-	block->state = ok ? BLOCK_COMMITTED : BLOCK_RESERVED;
-	block->huge = false;
-	if (ok) {
-		page = &seg->pages[(size_t)(block - seg->blocks) << supply_max_order()];
-		page->order = supply_max_order();
-		page->index = (uint32_t)(page - seg->pages);
-		page->node = node;
-		page->dirty = PAGE_ZERO;
-		count(&n->figures.blocks, 1);
-		run_link(n, page);
-	} else {
-		seg->committed--;
+	while (!want_find(n, &want, &c)) {
+		plat_unlock(&n->lock);
+		if (!segment_add(node, SEGMENT_LEAST))
+			return false;
+		plat_lock(&n->lock);
 	}
+	ok = claim(n, &c);
+	if (ok)
+		range_release(n, c.seg, c.from, c.to, claim_finish(n, &c));
 	plat_unlock(&n->lock);
 	return ok;
 }
@@ -402,10 +672,10 @@ static bool supply_grow(unsigned node)
 /* The largest dirty run worth giving back. */
 static struct page *purge_victim(struct supply_node *n)
 {
-	unsigned least = PURGE_BYTES_SHIFT - min(plat_page_shift(), (unsigned)PURGE_BYTES_SHIFT);
+	unsigned least = PURGE_BYTES_SHIFT - min(supply_page_shift, (unsigned)PURGE_BYTES_SHIFT);
 	struct page *page;
 
-	for (unsigned order = supply_max_order() + 1; order-- > least;)
+	for (unsigned order = block_order() + 1; order-- > least;)
 		if (!list_empty(&n->free[order])) {
 			page = list_entry(n->free[order].next, struct page, link);
 			if (page->dirty & PAGE_DIRTY)
@@ -415,17 +685,16 @@ static struct page *purge_victim(struct supply_node *n)
 }
 
 /* A block without a used page: its memory and that of its descriptors, but not its address space. */
-static bool block_give_up(struct segment *seg, struct block *block)
+static bool block_give_up(struct segment *seg, unsigned block)
 {
-	size_t pages = (size_t)1 << supply_max_order();
-	struct page *first = &seg->pages[(size_t)(block - seg->blocks) * pages];
+	struct page *first = &seg->pages[block << block_order()];
 	uintptr_t from, to;
 
 	if (plat_decommit(block_address(seg, block), BLOCK_SIZE))
 		return false;
 	/* Not the pages that hold descriptors of the neighbours, too. */
 	from = align_up((uintptr_t)first, plat_page_size());
-	to = align_down((uintptr_t)(first + pages), plat_page_size());
+	to = align_down((uintptr_t)(first + block_pages()), plat_page_size());
 	if (from < to)
 		plat_purge((void *)from, to - from);
 	return true;
@@ -435,10 +704,9 @@ static bool block_give_up(struct segment *seg, struct block *block)
 static void purge_one(struct supply_node *n, struct page *page)
 {
 	struct segment *seg = segment_of(page);
-	struct block *block = block_of(seg, page);
-	bool whole = page->order == supply_max_order(), gone = false, huge = block->huge;
+	unsigned block = block_of(page->index);
+	bool whole = page->order == block_order(), huge = seg->blocks[block].huge, gone = false;
 	int error = 0;
-	size_t slot;
 
 	run_unlink(n, page);
 	plat_unlock(&n->lock);
@@ -449,24 +717,16 @@ static void purge_one(struct supply_node *n, struct page *page)
 	if (!gone)
 		error = plat_purge(page_address(page), plat_page_size() << page->order);
 	plat_lock(&n->lock);
-	block->huge = false;
+	seg->blocks[block].huge = false;
 	if (!gone) {
 		page->dirty = error ? PAGE_STUCK : PAGE_ZERO;
 		run_join(n, page);
 		return;
 	}
 	page->kind = PAGE_NONE;
-	block->state = BLOCK_RESERVED;
+	seg->reserved |= 1u << block;
 	count(&n->figures.blocks, (size_t)-1);
-	if (--seg->committed || n->figures.segments == 1)
-		return;
-	list_del(&seg->link);
-	count(&n->figures.segments, (size_t)-1);
-	slot = (uintptr_t)seg >> SEGMENT_SHIFT;
-	plat_fetch_and(&supply_segments[slot / 64], ~(1ull << slot % 64));
-	plat_unlock(&n->lock);
-	plat_unmap(seg, seg->size);
-	plat_lock(&n->lock);
+	segment_retire(n, seg);
 }
 
 static void purge_down_to(struct supply_node *n, size_t pages)
@@ -490,62 +750,144 @@ void supply_trim(void)
 	}
 }
 
-/* ---- the two entry points ------------------------------------------------------------------------- */
+/* ---- the entry points ----------------------------------------------------------------------------- */
 
-static struct page *alloc_on(unsigned order, unsigned node, unsigned flags)
+static void stretches_huge(struct segment *seg, uint32_t blocks, bool allow)
+{
+	unsigned first, n;
+
+	while (blocks) {
+		n = stretch_take(&blocks, &first);
+		plat_huge(block_address(seg, first), n * BLOCK_SIZE, allow);
+	}
+}
+
+/* Under the lock: those of a set of full blocks that were not eligible for huge pages, and are to be now. */
+static uint32_t huge_begin(struct segment *seg, uint32_t full)
+{
+	uint32_t begun = 0;
+
+	for (unsigned b = 1; full && b < SEGMENT_BLOCKS; b++)
+		if (full >> b & 1 && !seg->blocks[b].huge) {
+			seg->blocks[b].huge = true;
+			begun |= 1u << b;
+		}
+	return begun;
+}
+
+/* Without the lock. */
+static void huge_end(struct supply_node *n, struct segment *seg, uint32_t blocks)
+{
+	uint32_t small = 0;
+
+	if (!blocks)
+		return;
+	stretches_huge(seg, blocks, true);
+	/* Somebody may have given back a part of a block meanwhile, and had it small again. */
+	plat_lock(&n->lock);
+	for (unsigned b = 1; b < SEGMENT_BLOCKS; b++)
+		if (blocks >> b & 1 && !seg->blocks[b].huge)
+			small |= 1u << b;
+	plat_unlock(&n->lock);
+	stretches_huge(seg, small, false);
+}
+
+/* A run within one block. Under the lock. */
+static struct page *take_pages(struct supply_node *n, unsigned pages, unsigned order)
+{
+	struct page *page = run_take(n, order);
+
+	if (page)
+		range_release(n, segment_of(page), page->index + pages,
+			      page->index + (1u << page->order), page->dirty);
+	return page;
+}
+
+/* One of whole blocks. Under the lock, which may be dropped meanwhile. */
+static struct page *take_blocks(struct supply_node *n, unsigned pages, struct want *want)
+{
+	struct page *page;
+	struct claim c;
+
+	while (want_find(n, want, &c)) {
+		c.to = c.from + pages;
+		if (claim(n, &c)) {
+			page = &c.seg->pages[c.from];
+			page->dirty = (uint8_t)claim_finish(n, &c);
+			return page;
+		}
+		want->fresh = false; /* no memory: then only what there is */
+	}
+	return NULL;
+}
+
+/* So large must a segment be that they are in it for certain. */
+static size_t want_segment(const struct want *want)
+{
+	size_t size = SEGMENT_LEAST;
+
+	while (size < (want->align + want->blocks) * BLOCK_SIZE)
+		size *= 2;
+	return size;
+}
+
+static struct page *alloc_on(unsigned pages, unsigned align_order, unsigned node, unsigned flags)
 {
 	struct supply_node *n = &nodes[node];
+	unsigned order = max(order_for(pages, 0), align_order);
+	struct want want = {
+		.blocks = (pages + block_pages() - 1) / block_pages(),
+		.align = 1u << (max(align_order, block_order()) - block_order()),
+		.whole = true,
+		.fresh = !(flags & (SUPPLY_NOWAIT | SUPPLY_NOLOCK)),
+	};
+	bool within = order <= block_order();
 	struct segment *seg;
-	struct block *block;
 	struct page *page;
-	bool full;
+	uint32_t full;
 
 	do {
 		if (!(flags & SUPPLY_NOLOCK))
 			plat_lock(&n->lock);
 		else if (!plat_trylock(&n->lock))
 			return NULL;
-		page = run_take(n, order);
+		page = within ? take_pages(n, pages, order) : take_blocks(n, pages, &want);
 		if (page)
 			break;
 		plat_unlock(&n->lock);
-		if (flags & (SUPPLY_NOWAIT | SUPPLY_NOLOCK) || !supply_grow(node))
+		if (!want.fresh ||
+		    !(within ? supply_grow(node) : segment_add(node, want_segment(&want))))
 			return NULL;
 	} while (true);
 
 	seg = segment_of(page);
-	block = block_of(seg, page);
-	block->used += 1u << order;
-	count(&n->figures.used, (size_t)1 << order);
-	n->peak = max(n->peak, n->figures.used);
-	page->kind = PAGE_USED;
-	memset(&seg->order_of[page->index], (int)order + 1, (size_t)1 << order);
 	memset(page->client, 0, sizeof(page->client));
-	full = block->used == 1u << supply_max_order() && !block->huge && !(flags & SUPPLY_NOWAIT);
-	if (full)
-		block->huge = true;
+	range_mark(seg, page, (unsigned)(page - seg->pages), (unsigned)(page - seg->pages) + pages);
+	page->pages = (uint16_t)pages;
+	full = range_count(n, seg, page->index, page->index + pages);
+	full = flags & SUPPLY_NOWAIT ? 0 : huge_begin(seg, full);
 	plat_unlock(&n->lock);
-	if (full) {
-		plat_huge(block_address(seg, block), BLOCK_SIZE, true);
-		/* Somebody may have given back a part of the block meanwhile, and had it small again. */
-		plat_lock(&n->lock);
-		full = block->huge;
-		plat_unlock(&n->lock);
-		if (!full)
-			plat_huge(block_address(seg, block), BLOCK_SIZE, false);
-	}
+	huge_end(n, seg, full);
+	return page;
+}
+
+struct page *supply_alloc_pages(size_t pages, unsigned align_order, unsigned node, unsigned flags)
+{
+	struct page *page;
+
+	if (!pages || pages > SUPPLY_PAGES_MAX || align_order > ilog2(SUPPLY_PAGES_MAX))
+		return NULL;
+	page = alloc_on((unsigned)pages, align_order, node, flags);
+	for (unsigned other = 0; !page && !(flags & SUPPLY_THISNODE) && other < plat_nnodes();
+	     other++)
+		if (other != node)
+			page = alloc_on((unsigned)pages, align_order, other, flags);
 	return page;
 }
 
 struct page *supply_alloc(unsigned order, unsigned node, unsigned flags)
 {
-	struct page *page = alloc_on(order, node, flags);
-
-	for (unsigned other = 0; !page && !(flags & SUPPLY_THISNODE) && other < plat_nnodes();
-	     other++)
-		if (other != node)
-			page = alloc_on(order, other, flags);
-	return page;
+	return supply_alloc_pages((size_t)1 << order, order, node, flags);
 }
 
 /* How many dirty pages the node may keep; called after the fact of a free. */
@@ -560,29 +902,38 @@ static size_t reserve_pages(struct supply_node *n)
 		n->peak_since = now;
 	}
 	swing = max(n->peak, n->last_peak);
-	swing = max(swing, RESERVE_LEAST >> plat_page_shift());
-	return min(swing, RESERVE_MOST >> plat_page_shift()) + n->figures.used / RESERVE_PART;
+	swing = max(swing, RESERVE_LEAST >> supply_page_shift);
+	return min(swing, RESERVE_MOST >> supply_page_shift) + n->figures.used / RESERVE_PART;
+}
+
+/* A range that was used becomes free. The lock is dropped meanwhile. */
+static void give_back(struct supply_node *n, struct segment *seg, unsigned from, unsigned to)
+{
+	size_t reserve;
+
+	memset(&seg->order_of[from], 0, to - from);
+	memset(&seg->tag_of[from], 0, to - from);
+	range_uncount(n, seg, from, to);
+	range_release(n, seg, from, to, PAGE_DIRTY);
+	if (n->figures.dirty <= RESERVE_LEAST >> supply_page_shift)
+		return;
+	reserve = reserve_pages(n);
+	if (n->figures.dirty > reserve)
+		purge_down_to(n, reserve / 2);
+}
+
+void supply_free_pages(struct page *page, size_t pages)
+{
+	struct supply_node *n = &nodes[page->node];
+
+	plat_lock(&n->lock);
+	give_back(n, segment_of(page), page->index, page->index + (unsigned)pages);
+	plat_unlock(&n->lock);
 }
 
 void supply_free(struct page *page)
 {
-	struct supply_node *n = &nodes[page->node];
-	struct segment *seg = segment_of(page);
-	size_t reserve;
-
-	plat_lock(&n->lock);
-	memset(&seg->order_of[page->index], 0, (size_t)1 << page->order);
-	memset(&seg->tag_of[page->index], 0, (size_t)1 << page->order);
-	block_of(seg, page)->used -= 1u << page->order;
-	count(&n->figures.used, -((size_t)1 << page->order));
-	page->dirty = PAGE_DIRTY;
-	run_join(n, page);
-	if (n->figures.dirty > RESERVE_LEAST >> plat_page_shift()) {
-		reserve = reserve_pages(n);
-		if (n->figures.dirty > reserve)
-			purge_down_to(n, reserve / 2);
-	}
-	plat_unlock(&n->lock);
+	supply_free_pages(page, page->pages);
 }
 
 void supply_usage(struct supply_usage *u)
@@ -591,8 +942,8 @@ void supply_usage(struct supply_usage *u)
 	for (unsigned node = 0; node < plat_nnodes(); node++) {
 		const struct supply_figures *figures = &nodes[node].figures;
 
-		u->used += plat_load_quiet(&figures->used) << plat_page_shift();
-		u->dirty += plat_load_quiet(&figures->dirty) << plat_page_shift();
+		u->used += plat_load_quiet(&figures->used) << supply_page_shift;
+		u->dirty += plat_load_quiet(&figures->dirty) << supply_page_shift;
 		u->segments += plat_load_quiet(&figures->segments);
 	}
 }

@@ -12,6 +12,8 @@
 #define SEGMENT_SIZE  ((size_t)1 << SEGMENT_SHIFT)
 #define BLOCK_SIZE    ((size_t)1 << BLOCK_SHIFT)
 
+#define SUPPLY_PAGES_MAX ((SEGMENT_SIZE / 2) >> supply_page_shift) /* of a run */
+
 #define SUPPLY_ADDRESS_BITS 48
 #define SUPPLY_SLOTS	    ((size_t)1 << (SUPPLY_ADDRESS_BITS - SEGMENT_SHIFT))
 
@@ -38,7 +40,8 @@ struct page {
 	uint8_t order;
 	uint8_t dirty; /* enum page_content; of a used run: as it was handed out */
 	uint8_t node;
-	uint32_t index; /* in its segment */
+	uint16_t index; /* in its segment */
+	uint16_t pages; /* of a used run */
 	union {
 		struct list link; /* of free runs */
 		uint64_t client[7];
@@ -58,7 +61,19 @@ _Static_assert(sizeof(struct page) == 64, "one descriptor is one cache line");
  * NULL: no memory, or not without waiting.
  */
 hidden struct page *supply_alloc(unsigned order, unsigned node, unsigned flags);
+
+/*
+ * supply_alloc_pages - a run of any number of pages up to SUPPLY_PAGES_MAX
+ * @align_order: its address is a multiple of 2^align_order pages; also at most SUPPLY_PAGES_MAX
+ * Its descriptor is as supply_alloc() says, but that `order` is of the part which the first page belongs to:
+ * a run consists of aligned parts of 2^order pages. supply_page_of() an address in a later part gives a
+ * descriptor with nothing in it that is of use to a client.
+ */
+hidden struct page *supply_alloc_pages(size_t pages, unsigned align_order, unsigned node,
+				       unsigned flags);
+
 hidden void supply_free(struct page *page);
+hidden void supply_free_pages(struct page *page, size_t pages); /* which the caller has at hand */
 
 /* Gives all free runs of at least 64 KiB back to the system. */
 hidden void supply_trim(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The page supply: runs of every order, joining, what addresses it knows, giving memory back, and
- * calls to the system that fail.
+ * The page supply: runs of every order and of every length, joining, what addresses it knows, giving memory
+ * back, and calls to the system that fail.
  */
 #include <pthread.h>
 #include <sys/mman.h>
@@ -20,6 +20,16 @@ static size_t run_bytes(unsigned order)
 	return plat_page_size() << order;
 }
 
+static unsigned pages_of_block(void)
+{
+	return 1u << supply_max_order();
+}
+
+static size_t bytes_of(const struct page *page)
+{
+	return page->pages * plat_page_size();
+}
+
 static struct supply_usage usage(void)
 {
 	struct supply_usage u;
@@ -33,7 +43,7 @@ static void mark(struct page *page, uint64_t value)
 {
 	char *p = page_address(page);
 
-	for (size_t i = 0; i < run_bytes(page->order); i += plat_page_size()) {
+	for (size_t i = 0; i < bytes_of(page); i += plat_page_size()) {
 		*(uint64_t *)(p + i) = value + i;
 		*(uint64_t *)(p + i + plat_page_size() - 8) = ~value + i;
 	}
@@ -43,7 +53,7 @@ static void check_mark(struct page *page, uint64_t value)
 {
 	char *p = page_address(page);
 
-	for (size_t i = 0; i < run_bytes(page->order); i += plat_page_size()) {
+	for (size_t i = 0; i < bytes_of(page); i += plat_page_size()) {
 		unit_equal(*(uint64_t *)(p + i), value + i);
 		unit_equal(*(uint64_t *)(p + i + plat_page_size() - 8), ~value + i);
 	}
@@ -58,6 +68,7 @@ static void check_run(struct page *page, unsigned order, unsigned node)
 	p = page_address(page);
 	unit_equal(page->kind, PAGE_USED);
 	unit_equal(page->order, order);
+	unit_equal(page->pages, 1u << order);
 	unit_equal(page->node, node);
 	for (unsigned i = 0; i < array_size(page->client); i++)
 		unit_equal(page->client[i], 0);
@@ -168,7 +179,7 @@ static void check_tag(const struct page *page, unsigned tag)
 {
 	const char *p = page_address(page);
 
-	for (size_t i = 0; i < run_bytes(page->order); i += plat_page_size()) {
+	for (size_t i = 0; i < bytes_of(page); i += plat_page_size()) {
 		unit_equal(supply_tag_of(p + i), tag);
 		unit_equal(supply_tag_of(p + i + plat_page_size() - 1), tag);
 	}
@@ -218,6 +229,29 @@ static void test_tags(void **state)
 	check_untagged(segment + SEGMENT_SIZE);
 }
 
+static void test_tags_of_any_length(void **state)
+{
+	size_t pages[] = { 3, 21, pages_of_block() + 3, 4 * pages_of_block() };
+	struct page *run, *near;
+	char *p;
+
+	(void)state;
+	near = alloc(0);
+	supply_tag(near, 9);
+	for (unsigned i = 0; i < array_size(pages); i++) {
+		run = supply_alloc_pages(pages[i], 0, 0, 0);
+		p = page_address(run);
+		check_tag(run, 0);
+		supply_tag(run, 7);
+		check_tag(run, 7);
+		check_untagged(p + bytes_of(run));
+		supply_free(run);
+		for (size_t k = 0; k < pages[i]; k++)
+			check_untagged(p + k * plat_page_size());
+		check_tag(near, 9);
+	}
+}
+
 /* Of a block that went to the system and came back, too. */
 static void test_tags_of_returned_block(void **state)
 {
@@ -239,11 +273,6 @@ static void test_tags_of_returned_block(void **state)
 /* ---- joining -------------------------------------------------------------------------------------- */
 
 #define PAGES_MAX 512
-
-static unsigned pages_of_block(void)
-{
-	return 1u << supply_max_order();
-}
 
 /* All pages of one block, one by one; nothing else is free. */
 static char *take_block(struct page **pages)
@@ -457,7 +486,7 @@ static bool is_zero(struct page *page)
 {
 	const char *p = page_address(page);
 
-	for (size_t i = 0; i < run_bytes(page->order); i++)
+	for (size_t i = 0; i < bytes_of(page); i++)
 		if (p[i])
 			return false;
 	return true;
@@ -595,6 +624,473 @@ static void test_reserve_least(void **state)
 	unit_equal(usage().dirty, 2 * MiB);
 }
 
+/* ---- runs of any length --------------------------------------------------------------------------- */
+
+static void check_client_zero(const struct page *page)
+{
+	for (unsigned i = 0; i < array_size(page->client); i++)
+		unit_equal(page->client[i], 0);
+}
+
+/* Every address of a run is known, and only those of its first part are the head's. */
+static void check_parts(const struct page *page, size_t pages)
+{
+	const char *p = page_address(page);
+	const struct page *part;
+
+	unit_equal(page->kind, PAGE_USED);
+	unit_equal(page->pages, pages);
+	for (size_t i = 0; i < pages; i++) {
+		part = supply_page_of(p + i * plat_page_size());
+		assert_non_null(part);
+		assert_ptr_equal(supply_page_of(p + (i + 1) * plat_page_size() - 1), part);
+		unit_equal(part == page, i < 1u << page->order);
+		unit_equal(part->kind, PAGE_USED);
+		unit_equal(part->node, page->node);
+		if (part != page)
+			check_client_zero(part);
+	}
+}
+
+static struct page *alloc_pages(size_t pages, unsigned align_order)
+{
+	struct page *page = supply_alloc_pages(pages, align_order, 0, 0);
+
+	assert_non_null(page);
+	unit_equal(page->node, 0);
+	unit_equal((uintptr_t)page_address(page) % run_bytes(align_order), 0);
+	check_client_zero(page);
+	check_parts(page, pages);
+	return page;
+}
+
+/* Lengths where something changes: all small ones, those about the orders, and those about whole blocks. */
+static unsigned lengths(size_t *to)
+{
+	unsigned max = (unsigned)SUPPLY_PAGES_MAX, n = 0;
+
+	for (unsigned i = 1; i < 20; i++)
+		to[n++] = i;
+	for (unsigned order = 5; order < supply_max_order(); order++)
+		for (unsigned i = 0; i < 3; i++)
+			to[n++] = (1u << order) - 1 + i;
+	for (unsigned i = pages_of_block(); i < max; i += pages_of_block() * (i / pages_of_block()))
+		for (unsigned k = 0; k < 3; k++)
+			to[n++] = i - 1 + k;
+	to[n++] = max - 1;
+	to[n++] = max;
+	return n;
+}
+
+static void test_lengths(void **state)
+{
+	struct page *page, *before, *after;
+	size_t pages[100];
+	unsigned n = lengths(pages);
+	char *p;
+
+	(void)state;
+	for (unsigned i = 0; i < n; i++) {
+		before = alloc(0);
+		page = alloc_pages(pages[i], 0);
+		after = alloc(0);
+		mark(before, 1);
+		mark(after, 2);
+		mark(page, i);
+		memset(page->client, 0xff, sizeof(page->client)); /* the client's to fill */
+		check_mark(page, i);
+		check_parts(page, pages[i]);
+		unit_equal(usage().used, (pages[i] + 2) * plat_page_size());
+		p = page_address(page);
+		supply_free_pages(page, pages[i]);
+		unit_equal(usage().used, 2 * plat_page_size());
+		check_mark(before, 1);
+		check_mark(after, 2);
+		for (size_t k = 0; k < pages[i]; k++)
+			assert_null(supply_page_of(p + k * plat_page_size()));
+		supply_free(before);
+		supply_free(after);
+	}
+	unit_equal(usage().used, 0);
+	supply_trim();
+	unit_equal(usage().dirty, 0);
+	unit_equal(usage().segments, 1);
+}
+
+static void test_no_lengths(void **state)
+{
+	unsigned calls = plat_inject_calls;
+
+	(void)state;
+	assert_null(supply_alloc_pages(0, 0, 0, 0));
+	assert_null(supply_alloc_pages(SUPPLY_PAGES_MAX + 1, 0, 0, 0));
+	assert_null(supply_alloc_pages((size_t)-1, 0, 0, 0));
+	assert_null(supply_alloc_pages(1, ilog2(SUPPLY_PAGES_MAX) + 1, 0, 0));
+	unit_equal(plat_inject_calls, calls);
+}
+
+static void test_alignments(void **state)
+{
+	unsigned block = pages_of_block();
+	size_t pages[] = { 1, 3, block - 1, block, block + 1, 5 * block - 1, SUPPLY_PAGES_MAX };
+	struct page *first, *second;
+
+	(void)state;
+	for (unsigned order = 0; order <= ilog2(SUPPLY_PAGES_MAX); order++)
+		for (unsigned i = 0; i < array_size(pages); i++) {
+			first = alloc_pages(pages[i], order);
+			second = alloc_pages(pages[i], order);
+			mark(first, 1);
+			mark(second, 2);
+			check_mark(first, 1);
+			check_mark(second, 2);
+			supply_free(first);
+			supply_free(second);
+			unit_equal(usage().used, 0);
+		}
+}
+
+/* What a run does not need of the next order is there for others. */
+static void test_tails(void **state)
+{
+	struct page *run, *rest;
+	unsigned calls;
+	char *p;
+
+	(void)state;
+	for (unsigned pages = 1; pages < pages_of_block(); pages += pages < 20 ? 1 : 9) {
+		run = alloc_pages(pages, supply_max_order());
+		p = page_address(run);
+		calls = plat_inject_calls;
+		for (unsigned i = pages; i < pages_of_block(); i++) {
+			rest = alloc(0);
+			assert_true((char *)page_address(rest) >= p + bytes_of(run));
+			assert_true((char *)page_address(rest) < p + BLOCK_SIZE);
+		}
+		unit_equal(plat_inject_calls, calls);
+		unit_equal(usage().used, BLOCK_SIZE);
+		assert_null(supply_alloc(0, 0, SUPPLY_NOWAIT));
+		for (unsigned i = pages; i < pages_of_block(); i++)
+			supply_free(supply_page_of(p + i * plat_page_size()));
+		supply_free(run);
+		unit_equal(usage().used, 0);
+	}
+}
+
+/* So do the last of several blocks. */
+static void test_tail_of_blocks(void **state)
+{
+	struct page *run = alloc_pages(2 * pages_of_block() + 5, 0), *page;
+	char *end = (char *)page_address(run) + bytes_of(run);
+	unsigned calls = plat_inject_calls;
+
+	(void)state;
+	page = alloc(0);
+	assert_ptr_equal(page_address(page), end);
+	page = alloc(supply_max_order() - 1);
+	assert_ptr_equal(page_address(page), end - 5 * plat_page_size() + BLOCK_SIZE / 2);
+	unit_equal(plat_inject_calls, calls);
+}
+
+static const struct supply_figures *figures(unsigned node)
+{
+	size_t stride;
+	const struct supply_figures *first = supply_figures(&stride);
+
+	return (const void *)((const char *)first + node * stride);
+}
+
+/* The supply knows that much was in use a moment ago, and so keeps it. */
+static void use_much(void)
+{
+	for (unsigned round = 0; round < 2; round++)
+		supply_free(alloc_pages(SUPPLY_PAGES_MAX / 2, 0));
+	supply_trim();
+}
+
+/* Five blocks in a row and one behind: free and dirty, uncommitted, free, uncommitted, free, and used. */
+static char *make_row(struct page **behind)
+{
+	struct page *runs[5];
+	char *p;
+
+	use_much();
+	for (unsigned i = 0; i < array_size(runs); i++)
+		runs[i] = alloc(supply_max_order());
+	*behind = alloc(supply_max_order());
+	mark(*behind, 77);
+	p = page_address(runs[0]);
+	supply_free(runs[1]);
+	supply_free(runs[3]);
+	supply_trim();
+	supply_free(runs[0]);
+	supply_free(runs[2]);
+	supply_free(runs[4]);
+	unit_equal(usage().dirty, 3 * BLOCK_SIZE);
+	unit_equal(figures(0)->blocks, 4);
+	return p;
+}
+
+/* Free blocks and uncommitted ones make a run. */
+static void test_row(void **state)
+{
+	struct page *behind, *run;
+	char *p = make_row(&behind);
+	unsigned calls = plat_inject_calls;
+
+	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
+	run = alloc_pages(5 * pages_of_block() - 3, 0);
+	assert_ptr_equal(page_address(run), p);
+	unit_equal(plat_inject_calls, calls + 2);
+	unit_equal(run->dirty, PAGE_DIRTY);
+	unit_equal(figures(0)->blocks, 6);
+	unit_equal(usage().used, 6 * BLOCK_SIZE - 3 * plat_page_size());
+	unit_equal(usage().dirty, 3 * plat_page_size());
+	mark(run, 1);
+	check_mark(behind, 77);
+	supply_free(run);
+	unit_equal(usage().dirty, 5 * BLOCK_SIZE);
+	/* and once more, with all of it at hand */
+	run = alloc_pages(5 * pages_of_block(), 0);
+	assert_ptr_equal(page_address(run), p);
+	unit_equal(plat_inject_calls, calls + 2);
+	supply_free(run);
+	supply_free(behind);
+	supply_trim();
+	unit_equal(figures(0)->blocks, 0);
+}
+
+/* Can the memory be read? Asks the kernel, who does not take a fault amiss. */
+static bool readable(const char *p)
+{
+	int fds[2];
+	bool ok;
+
+	assert_int_equal(pipe(fds), 0);
+	ok = write(fds[1], p, 1) == 1;
+	close(fds[0]);
+	close(fds[1]);
+	return ok;
+}
+
+/* Whichever of the blocks cannot be had: all is as before. */
+static void test_row_failures(void **state)
+{
+	struct page *behind, *run;
+	char *p = make_row(&behind);
+
+	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
+	for (int k = 0; k < 2; k++) {
+		plat_inject_failures = k;
+		assert_null(supply_alloc_pages(5 * pages_of_block() - 3, 0, 0, 0));
+		plat_inject_failures = -1;
+		unit_equal(usage().used, BLOCK_SIZE);
+		unit_equal(usage().dirty, 3 * BLOCK_SIZE);
+		unit_equal(figures(0)->blocks, 4);
+		assert_false(readable(p + BLOCK_SIZE));
+		assert_false(readable(p + 3 * BLOCK_SIZE));
+		for (unsigned i = 0; i < 3; i++)
+			assert_non_null(supply_alloc(supply_max_order(), 0, SUPPLY_NOWAIT));
+		assert_null(supply_alloc(0, 0, SUPPLY_NOWAIT));
+		for (unsigned i = 0; i < 5; i += 2)
+			supply_free(supply_page_of(p + i * BLOCK_SIZE));
+		check_mark(behind, 77);
+	}
+	plat_inject_failures = 2;
+	run = supply_alloc_pages(5 * pages_of_block() - 3, 0, 0, 0);
+	plat_inject_failures = -1;
+	assert_non_null(run);
+	assert_ptr_equal(page_address(run), p);
+	mark(run, 1);
+	check_mark(run, 1);
+	check_mark(behind, 77);
+}
+
+/* No memory for more: what is free serves, though another place were better. */
+static void test_row_without_memory(void **state)
+{
+	struct page *runs[7];
+
+	(void)state;
+	use_much();
+	for (unsigned i = 0; i < array_size(runs); i++)
+		runs[i] = alloc(supply_max_order());
+	for (unsigned i = 0; i < array_size(runs); i++)
+		if (i != 2)
+			supply_free(runs[i]);
+	supply_free(alloc_pages(4 * pages_of_block(), 0));
+	plat_inject_failures = 0;
+	assert_null(supply_alloc_pages(5 * pages_of_block(), 0, 0, 0));
+	assert_non_null(supply_alloc_pages(3 * pages_of_block() + 1, 0, 0, SUPPLY_NOWAIT));
+	assert_non_null(supply_alloc_pages(2 * pages_of_block(), 0, 0, 0));
+	plat_inject_failures = -1;
+}
+
+/* A new segment, whichever call fails. */
+static void test_lengths_failures(void **state)
+{
+	size_t before = unit_mapped();
+	struct page *run = NULL;
+	int k;
+
+	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
+	for (k = 0; !run; k++) {
+		plat_inject_failures = k;
+		run = supply_alloc_pages(SUPPLY_PAGES_MAX, 0, 0, 0);
+		plat_inject_failures = -1;
+		unit_equal(usage().used, run ? SEGMENT_SIZE / 2 : 0);
+		unit_equal(usage().dirty, 0);
+		unit_equal(usage().segments, k < 2 ? 0 : 1);
+		if (!usage().segments && !unit_sanitized() && !unit_under_valgrind())
+			unit_equal(unit_mapped(), before);
+	}
+	unit_equal(k, 4); /* the third time the segment is there already */
+	/* the next one needs another segment, which goes when its memory is refused */
+	for (k = 0; k < 3; k++) {
+		plat_inject_failures = k;
+		assert_null(supply_alloc_pages(SUPPLY_PAGES_MAX, 0, 0, 0));
+		plat_inject_failures = -1;
+		unit_equal(usage().used, SEGMENT_SIZE / 2);
+		unit_equal(usage().segments, 1);
+		unit_equal(figures(0)->blocks, SEGMENT_SIZE / 2 / BLOCK_SIZE);
+	}
+	check_parts(run, SUPPLY_PAGES_MAX);
+	supply_free(run);
+}
+
+/* A run of which a part was used is not zero; one that was given back meanwhile is. */
+static void test_lengths_zero(void **state)
+{
+	size_t pages[] = { 19, 3 * pages_of_block() - 7 };
+	struct page *run;
+
+	(void)state;
+	for (unsigned i = 0; i < array_size(pages); i++) {
+		run = alloc_pages(pages[i], 0);
+		unit_equal(run->dirty, PAGE_ZERO);
+		assert_true(is_zero(run));
+		mark(run, 1);
+		supply_free(run);
+		run = alloc_pages(pages[i], 0);
+		unit_equal(run->dirty, PAGE_DIRTY);
+		supply_free(run);
+		supply_trim();
+	}
+	/* the last of three blocks was used */
+	run = alloc_pages(3 * pages_of_block(), 0);
+	supply_free(run);
+	supply_trim();
+	run = alloc_pages(2 * pages_of_block(), 0);
+	supply_free(alloc(supply_max_order()));
+	unit_equal(run->dirty, PAGE_ZERO);
+	assert_ptr_equal(supply_page_of(page_address(run)), run);
+	supply_free(run);
+	unit_equal(alloc_pages(3 * pages_of_block(), 0)->dirty, PAGE_DIRTY);
+}
+
+/* Has the mapping at an address a flag, as in smaps(5)? */
+static bool has_flag(const void *p, const char *flag)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	uintptr_t from, to;
+	bool here = false, has = false;
+	char line[1000];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			here = from <= (uintptr_t)p && (uintptr_t)p < to;
+		else if (here && !strncmp(line, "VmFlags:", 8))
+			has = strstr(line, flag) != NULL;
+	}
+	fclose(f);
+	return has;
+}
+
+/* Blocks that are in use as a whole may have huge pages, and lose that with what is given back. */
+static void test_lengths_huge(void **state)
+{
+	struct page *run = alloc_pages(3 * pages_of_block() + 1, 0), *rest;
+	char *p = page_address(run);
+
+	(void)state;
+	if (unit_emulated() || (!has_flag(p, " hg") && !has_flag(p + 3 * BLOCK_SIZE, " nh")))
+		unit_skip("the kernel has no huge pages");
+	assert_true(has_flag(p, " hg"));
+	assert_true(has_flag(p + 3 * BLOCK_SIZE - 1, " hg"));
+	assert_true(has_flag(p + 3 * BLOCK_SIZE, " nh"));
+	rest = alloc_pages(pages_of_block() - 1, 0);
+	if ((char *)page_address(rest) == p + 3 * BLOCK_SIZE + plat_page_size())
+		assert_true(has_flag(p + 3 * BLOCK_SIZE, " hg"));
+	supply_free(rest);
+	supply_free(run);
+	supply_trim();
+	run = alloc_pages(5, 0);
+	assert_true(has_flag(page_address(run), " nh"));
+}
+
+/* In the reserve a large run is at hand again, without a call. */
+static void test_lengths_reserve(void **state)
+{
+	size_t sizes[] = { MiB, 3 * MiB, 16 * MiB };
+	struct page *run;
+	unsigned calls;
+	char *p;
+
+	(void)state;
+	use_much();
+	for (unsigned i = 0; i < array_size(sizes); i++) {
+		size_t pages = sizes[i] >> plat_page_shift();
+
+		run = alloc_pages(pages, 0);
+		p = page_address(run);
+		mark(run, i);
+		calls = plat_inject_calls;
+		for (unsigned k = 0; k < 5; k++) {
+			supply_free(run);
+			assert_true(usage().dirty >= sizes[i]);
+			run = alloc_pages(pages, 0);
+			assert_ptr_equal(page_address(run), p);
+			check_mark(run, i);
+		}
+		unit_equal(plat_inject_calls, calls);
+		supply_free(run);
+		supply_trim();
+	}
+}
+
+static void test_lengths_nodes(void **state)
+{
+	static const char *const cpus[] = { "0-1", "2-3" };
+	size_t pages[] = { 5, pages_of_block() + 1 };
+	struct page *run;
+
+	(void)state;
+	unit_machine("0-3", NULL, cpus, 2);
+	for (unsigned i = 0; i < array_size(pages); i++) {
+		run = supply_alloc_pages(pages[i], 0, 1, 0);
+		unit_equal(run->node, 1);
+		check_parts(run, pages[i]);
+		unit_equal(figures(1)->used, pages[i]);
+		unit_equal(figures(0)->used, 0);
+		supply_free(run);
+		plat_inject_failures = 0; /* there is some on node 1 */
+		assert_null(supply_alloc_pages(pages[i], 0, 0, SUPPLY_THISNODE));
+		run = supply_alloc_pages(pages[i], 0, 0, 0);
+		plat_inject_failures = -1;
+		assert_non_null(run);
+		unit_equal(run->node, 1);
+		supply_free(run);
+		unit_equal(figures(1)->used, 0);
+	}
+}
+
 /* ---- where waiting is not allowed ----------------------------------------------------------------- */
 
 static void test_nowait(void **state)
@@ -729,6 +1225,27 @@ static void short_of_addresses(void *arg)
 	unit_exit(usage().used == n * BLOCK_SIZE ? 42 : 2);
 }
 
+/* A run that does not fit a part of a segment is refused, and takes nothing with it. */
+static void short_of_addresses_in_a_row(void *arg)
+{
+	struct rlimit limit;
+	unsigned n = 0;
+	size_t before;
+
+	(void)arg;
+	limit.rlim_cur = limit.rlim_max = unit_mapped() + 24 * MiB;
+	setrlimit(RLIMIT_AS, &limit);
+	before = unit_mapped();
+	if (supply_alloc_pages(SUPPLY_PAGES_MAX, 0, 0, 0) || unit_mapped() != before)
+		unit_exit(1);
+	while (supply_alloc_pages(3 * pages_of_block(), 0, 0, 0))
+		n++;
+	/* two in 16 MiB, one in 8 MiB */
+	if (n < 2 || n > 3)
+		unit_exit(2);
+	unit_exit(usage().used == n * 3 * BLOCK_SIZE ? 42 : 3);
+}
+
 static void test_short_of_addresses(void **state)
 {
 	char text[1000];
@@ -739,6 +1256,7 @@ static void test_short_of_addresses(void **state)
 	if (unit_sanitized() || unit_under_valgrind())
 		unit_skip("address space is the tool's");
 	unit_equal(unit_child(short_of_addresses, NULL, text, sizeof(text), 20), 42 << 8);
+	unit_equal(unit_child(short_of_addresses_in_a_row, NULL, text, sizeof(text), 20), 42 << 8);
 }
 
 /* ---- histories ------------------------------------------------------------------------------------ */
@@ -756,7 +1274,7 @@ static size_t live_bytes(const struct live *live)
 
 	for (unsigned i = 0; i < LIVE; i++)
 		if (live[i].page)
-			sum += run_bytes(live[i].page->order);
+			sum += bytes_of(live[i].page);
 	return sum;
 }
 
@@ -783,6 +1301,69 @@ static void take(struct live *l)
 	check_run(l->page, order, 0);
 	l->mark = unit_random();
 	mark(l->page, l->mark);
+}
+
+/* Few pages mostly, and now and then some blocks. */
+static size_t any_length(void)
+{
+	size_t most = unit_below(6) ? 40 : unit_below(6) ? pages_of_block() : SUPPLY_PAGES_MAX / 4;
+
+	return 1 + unit_below((unsigned)most);
+}
+
+static void take_any(struct live *l)
+{
+	size_t pages = any_length();
+	unsigned align = unit_below(4) ? 0 : unit_below(ilog2(SUPPLY_PAGES_MAX) + 1);
+	bool fails = !unit_below(10);
+
+	plat_inject_failures = fails ? (int)unit_below(3) : -1;
+	l->page = supply_alloc_pages(pages, align, 0, unit_below(8) ? 0 : SUPPLY_NOWAIT);
+	plat_inject_failures = -1;
+	if (!l->page)
+		return;
+	unit_equal((uintptr_t)page_address(l->page) % run_bytes(align), 0);
+	check_parts(l->page, pages);
+	check_client_zero(l->page);
+	if (!l->page->dirty)
+		assert_true(is_zero(l->page));
+	check_tag(l->page, 0);
+	l->mark = unit_random();
+	mark(l->page, l->mark);
+	supply_tag(l->page, l->mark % 255 + 1);
+}
+
+static void put_any(struct live *l)
+{
+	check_parts(l->page, l->page->pages);
+	check_tag(l->page, l->mark % 255 + 1);
+	put(l);
+}
+
+static void test_history_of_lengths(void **state)
+{
+	static struct live live[LIVE];
+	unsigned steps = unit_scaled(10000);
+	struct live *l;
+
+	(void)state;
+	for (unsigned step = 0; step < steps; step++) {
+		l = &live[unit_below(step / 1000 % 2 ? LIVE / 10 : LIVE / 3)];
+		if (l->page)
+			put_any(l);
+		else
+			take_any(l);
+		if (!unit_below(200))
+			supply_trim();
+		unit_equal(usage().used, live_bytes(live));
+	}
+	for (unsigned i = 0; i < LIVE; i++)
+		if (live[i].page)
+			put_any(&live[i]);
+	unit_equal(usage().used, 0);
+	supply_trim();
+	unit_equal(usage().dirty, 0);
+	unit_equal(usage().segments, 1);
 }
 
 static void test_history(void **state)
@@ -828,7 +1409,8 @@ static void *hustle(void *arg)
 			supply_free(*slot);
 			*slot = NULL;
 		} else {
-			*slot = supply_alloc((x >> 50) % 6, 0, 0);
+			*slot = x >> 40 & 15 ? supply_alloc((x >> 50) % 6, 0, 0)
+					     : supply_alloc_pages((x >> 50) % 2000 + 1, 0, 0, 0);
 			if (*slot)
 				*(uint64_t *)page_address(*slot) = (uintptr_t)slot;
 		}
@@ -934,6 +1516,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_neighbours, UNIT_SHARED),
 		UNIT_TEST(test_unknown_addresses, UNIT_SHARED),
 		UNIT_TEST(test_tags, UNIT_SHARED),
+		UNIT_TEST(test_tags_of_any_length, UNIT_SHARED),
 		UNIT_TEST(test_tags_of_returned_block, UNIT_SHARED),
 		UNIT_TEST(test_join, UNIT_SHARED),
 		UNIT_TEST(test_join_around, UNIT_SHARED),
@@ -946,12 +1529,26 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_segments_go, UNIT_SHARED),
 		UNIT_TEST(test_reserve_most, UNIT_SHARED),
 		UNIT_TEST(test_reserve_least, UNIT_SHARED),
+		UNIT_TEST(test_lengths, UNIT_SHARED),
+		UNIT_TEST(test_no_lengths, UNIT_SHARED),
+		UNIT_TEST(test_alignments, UNIT_SHARED),
+		UNIT_TEST(test_tails, UNIT_SHARED),
+		UNIT_TEST(test_tail_of_blocks, UNIT_SHARED),
+		UNIT_TEST(test_row, UNIT_SHARED),
+		UNIT_TEST(test_row_failures, UNIT_SHARED),
+		UNIT_TEST(test_row_without_memory, UNIT_SHARED),
+		UNIT_TEST(test_lengths_failures, UNIT_SHARED),
+		UNIT_TEST(test_lengths_zero, UNIT_SHARED),
+		UNIT_TEST(test_lengths_huge, UNIT_SHARED),
+		UNIT_TEST(test_lengths_reserve, UNIT_SHARED),
+		UNIT_TEST(test_lengths_nodes, UNIT_SHARED),
 		UNIT_TEST(test_nowait, UNIT_SHARED),
 		UNIT_TEST(test_nodes, UNIT_SHARED),
 		UNIT_TEST(test_failures, UNIT_SHARED),
 		UNIT_TEST(test_failing_growth, UNIT_SHARED),
 		UNIT_TEST(test_short_of_addresses, UNIT_SHARED),
 		UNIT_TEST(test_history, UNIT_SHARED),
+		UNIT_TEST(test_history_of_lengths, UNIT_SHARED),
 		UNIT_TEST(test_threads, UNIT_REAL),
 		UNIT_TEST(test_reservations, UNIT_REAL),
 		UNIT_TEST(test_reservations_often, UNIT_REAL),
