@@ -74,16 +74,17 @@ static void free_strings(struct strings *strings)
 static struct strings environment(const struct allocator *allocator)
 {
 	struct strings result = { 0 };
-	const char *preloaded = getenv("LD_PRELOAD");
+	char *value;
 
 	for (char **entry = environ; *entry; entry++) {
 		if (!allocator->preload || strncmp(*entry, PRELOAD, strlen(PRELOAD)))
 			add(&result, tool_copy(*entry));
 	}
-	if (allocator->preload)
-		add(&result,
-		    tool_format(PRELOAD "%s%s%s", allocator->library,
-				preloaded && *preloaded ? ":" : "", preloaded ? preloaded : ""));
+	if (allocator->preload) {
+		value = child_preload(allocator->library);
+		add(&result, tool_format(PRELOAD "%s", value));
+		free(value);
+	}
 	return result;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include "child.h"
@@ -51,6 +52,13 @@ static void release_signals(const struct signals *s)
 {
 	for (unsigned i = 0; i < TOOL_COUNT(forwarded); i++)
 		sigaction(forwarded[i], &s->old[i], NULL);
+}
+
+char *child_preload(const char *library)
+{
+	const char *others = getenv("LD_PRELOAD");
+
+	return tool_format("%s%s%s", library, others && *others ? ":" : "", others ? others : "");
 }
 
 void child_attributes(posix_spawnattr_t *attributes)

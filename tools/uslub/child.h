@@ -36,6 +36,11 @@ struct child {
 struct child child_run(char *const argv[]);
 
 /*
+ * child_preload - what LD_PRELOAD is with a library in front of what is preloaded anyway, for the caller to free
+ */
+char *child_preload(const char *library);
+
+/*
  * child_attributes - how processes are started: they may die of a reader that is gone, which this program does
  *	not. The caller destroys them.
  */

@@ -14,25 +14,7 @@
 
 char *sim_program(void)
 {
-	char self[4096], *beside, *installed = tool_format("%s/%s", USLUB_LIBEXEC_DIR, SIMULATOR);
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (n > 0) {
-		self[n] = '\0';
-		*strrchr(self, '/') = '\0';
-		beside = tool_format("%s/%s", self, SIMULATOR);
-		if (!access(beside, X_OK)) {
-			free(installed);
-			return beside;
-		}
-		free(beside);
-	}
-	if (!access(installed, X_OK))
-		return installed;
-	tool_error("the program " SIMULATOR " is missing: it is neither beside uslub nor in %s",
-		   USLUB_LIBEXEC_DIR);
-	free(installed);
-	return NULL;
+	return tool_installed(".", USLUB_LIBEXEC_DIR, SIMULATOR, X_OK);
 }
 
 struct list {

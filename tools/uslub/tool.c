@@ -2,6 +2,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,6 +188,39 @@ int tool_write_file(const char *path, const char *text, size_t size)
 	}
 	free(temporary);
 	return error;
+}
+
+/* What @name is called from the root, where it is in this program's directory or @near that; or NULL. */
+static char *beside(const char *near, const char *name)
+{
+	char self[PATH_MAX], *path, *found;
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self));
+
+	while (n > 0 && self[n - 1] != '/')
+		n--;
+	if (n <= 0)
+		return NULL;
+	path = tool_format("%.*s%s/%s", (int)n, self, near, name);
+	found = realpath(path, NULL);
+	free(path);
+	return found;
+}
+
+char *tool_installed(const char *near, const char *directory, const char *name, int mode)
+{
+	char *path = beside(near, name);
+
+	if (path && !access(path, mode))
+		return path;
+	free(path);
+	path = tool_format("%s/%s", directory, name);
+	if (!access(path, mode))
+		return path;
+	free(path);
+	tool_error("%s is missing: it is neither in %s, where it is installed, nor beside uslub, "
+		   "where it is built",
+		   name, directory);
+	return NULL;
 }
 
 void tool_text_begin(struct tool_text *text)

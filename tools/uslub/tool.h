@@ -96,6 +96,17 @@ int tool_print_out(const char *text, size_t size);
 int tool_write_file(const char *path, const char *text, size_t size);
 
 /*
+ * tool_installed - the path of another file of this project, for the caller to free
+ * @near: where it is in the build tree, as seen from this program's directory
+ * @directory: where it is installed
+ * @name: its name
+ * @mode: what can be done with it, as for access()
+ *
+ * Returns NULL after a message when it is in neither place.
+ */
+char *tool_installed(const char *near, const char *directory, const char *name, int mode);
+
+/*
  * A text that is made by printing, before anything of it is shown.
  *
  * tool_text_begin - begin one; print to its `out`. It does not return when there is no memory
