@@ -140,14 +140,18 @@ def installed(name):
     return uslub("bench", "pair", *QUICK, "--allocator", name).status == 0
 
 
+def compiler():
+    """The words of the command that compiles C."""
+    found = os.environ.get("CC", "").split() or [shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")]
+    if not found[0]:
+        raise Skip("there is no C compiler")
+    return found
+
+
 def compile_library(name, directory):
     """Builds preload/NAME.c; returns the path of the shared library."""
-    compiler = os.environ.get("CC", "").split() or [shutil.which("cc") or shutil.which("gcc") or
-                                                    shutil.which("clang")]
-    if not compiler[0]:
-        raise Skip("there is no C compiler")
     library = os.path.join(directory, f"lib{name}.so")
-    subprocess.run([*compiler, "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-fPIC",
+    subprocess.run([*compiler(), "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-fPIC",
                     "-shared", "-I", os.path.join(ROOT, "include"), "-o", library,
                     os.path.join(PRELOAD, name + ".c"), "-ldl"], check=True)
     return library

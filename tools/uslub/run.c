@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `uslub run`: start a program whose statistics can be seen, with policies, and say at its end what its caches
- * were.
+ * `uslub run`: start a program with the library's malloc, whose statistics can be seen, with policies, and say at its
+ * end what its caches were.
+ *
+ * The malloc is preloaded. The dynamic loader says nothing of a library that it leaves out, or goes on without it, so
+ * the program is looked at before (program.c).
  *
  * The program's shared memory is made here and handed to it, so that it is still there when the program has
  * ended, however it did. One that does not end by exit() leaves copies there that are not its last values. So it
@@ -19,11 +22,14 @@
 #include "command.h"
 #include "info.h"
 #include "policy.h"
+#include "program.h"
 #include "snapshot_process.h"
 #include "tool.h"
 
 /* As of env(1) and timeout(1): this program itself failed. */
 #define RUN_FAILED 125
+
+#define MALLOC_LIBRARY "libuslub-malloc.so"
 
 #define LOOK_S 1
 
@@ -34,14 +40,15 @@
  * @command: ends with NULL
  */
 struct arguments {
-	bool stats;
+	bool stats, no_malloc;
 	char *policy;
 	const char *output;
 	char **command;
 };
 
 enum {
-	KEY_STATS = 0x100,
+	KEY_NO_MALLOC = 0x100,
+	KEY_STATS,
 	KEY_POLICY,
 };
 
@@ -52,6 +59,8 @@ static const struct argp_option options[] = {
 	{ "policy", KEY_POLICY, "P=V,...", 0,
 	  "Policies of all caches; as `GLOB:P=V,...' of those whose names match. May be repeated",
 	  0 },
+	{ "no-malloc", KEY_NO_MALLOC, NULL, 0,
+	  "Leave the program its malloc; for one that uses the library itself", 0 },
 	{ NULL, 'h', NULL, 0, "Same as --help", -1 },
 	{ 0 },
 };
@@ -86,6 +95,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	struct arguments *a = state->input;
 
 	switch (key) {
+	case KEY_NO_MALLOC:
+		a->no_malloc = true;
+		break;
 	case KEY_STATS:
 		a->stats = true;
 		break;
@@ -116,11 +128,13 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.args_doc = "[--] PROGRAM [ARG...]",
-	.doc = "Run a program that uses uslub so that `uslub info', `uslub top' and the other "
-	       "commands can see its caches while it runs.\v"
+	.doc = "Run a program with the malloc of uslub in place of its own, so that `uslub info', "
+	       "`uslub "
+	       "top' and the other commands can see its caches while it runs.\v"
 	       "Examples:\n"
 	       "  uslub run --stats -- ./server --port 8080\n"
-	       "  uslub run --policy parking=on --policy 'session:barn-full=40' -- ./server\n\n"
+	       "  uslub run --no-malloc --policy parking=on --policy 'session:barn-full=40' -- "
+	       "./server\n\n"
 	       "Exit status: that of the program; 125 if `uslub run' itself fails, 126 if the "
 	       "program cannot be executed, 127 if it is not found, 128+N if signal N ends it.",
 };
@@ -259,6 +273,51 @@ static int report(const struct arguments *a, struct export_reader *r, struct loo
 	return error;
 }
 
+/* The path of the library, for the caller to free; or NULL after a message. */
+static char *malloc_library(void)
+{
+	char *message, *library;
+
+	tool_divert(&message);
+	library = tool_installed("../src", USLUB_LIB_DIR, MALLOC_LIBRARY, R_OK);
+	tool_divert(NULL);
+	if (!library)
+		tool_error("%s; --no-malloc runs the program without", message);
+	free(message);
+	/* the loader would take it for several names */
+	if (library && strpbrk(library, ": ")) {
+		tool_error("the loader preloads nothing with a blank or a colon in its path: %s",
+			   library);
+		free(library);
+		library = NULL;
+	}
+	return library;
+}
+
+/* Returns -1 after a message. */
+static int preload(const char *file)
+{
+	char *library = program_takes_malloc(file) ? malloc_library() : NULL, *value;
+
+	if (!library)
+		return -1;
+	value = child_preload(library);
+	setenv("LD_PRELOAD", value, 1);
+	free(value);
+	free(library);
+	return 0;
+}
+
+/* Of a program that is not found nothing is said here: who executes it does. */
+static int preload_into(const char *program)
+{
+	char *file = program_find(program);
+	int error = file ? preload(file) : 0;
+
+	free(file);
+	return error;
+}
+
 /* 0, or an exit status after a message. */
 static int prepare(const struct arguments *a, int *fd)
 {
@@ -274,6 +333,8 @@ static int prepare(const struct arguments *a, int *fd)
 	if (a->policy)
 		setenv("USLUB_POLICY", a->policy, 1);
 	free(value);
+	if (!a->no_malloc && preload_into(a->command[0]))
+		return RUN_FAILED;
 	return 0;
 }
 
