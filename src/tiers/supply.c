@@ -22,6 +22,7 @@
  *    A run of more than a block, or aligned to more, takes blocks of one segment that follow each other:
  *    free ones and uncommitted ones alike, where most are dirty. While the latter are being committed all are
  *    claimed: in no list, and in no set of blocks. If that fails, all become what they were.
+ *    A run grows in the same way by what follows it, be it free runs or uncommitted blocks.
  *
  * 3. Back to the system
  *    Whoever frees and finds more than the reserve of dirty pages gives runs back, largest first, until
@@ -509,6 +510,21 @@ static unsigned piece_pages(const struct segment *seg, unsigned page, uint32_t b
 	return seg->pages[page].kind == kind ? 1u << seg->pages[page].order : 0;
 }
 
+/* Is the range free? Its first page begins a piece if it is. */
+static bool claim_possible(const struct claim *c)
+{
+	unsigned pages;
+
+	if (c->to > c->seg->size >> supply_page_shift)
+		return false;
+	for (unsigned p = c->from; p < c->to; p += pages) {
+		pages = piece_pages(c->seg, p, c->seg->reserved, PAGE_FREE);
+		if (!pages)
+			return false;
+	}
+	return true;
+}
+
 static void claim_take(struct supply_node *n, struct claim *c)
 {
 	struct segment *seg = c->seg;
@@ -934,6 +950,59 @@ void supply_free_pages(struct page *page, size_t pages)
 void supply_free(struct page *page)
 {
 	supply_free_pages(page, page->pages);
+}
+
+/* The parts of a run, its bytes and its length, when it ends at another page. */
+static void run_end(struct segment *seg, struct page *page, unsigned to)
+{
+	unsigned from = page->index, before = from + page->pages, same = from;
+
+	/* Up to here its parts are what they were. */
+	while (same < min(before, to) && part_order(same, before) == part_order(same, to))
+		same += 1u << part_order(same, to);
+	for_each_part(p, same, before) seg->pages[p].kind = PAGE_NONE;
+	range_mark(seg, page, same, to);
+	if (to > before)
+		memset(&seg->tag_of[before], seg->tag_of[from], to - before);
+	page->pages = (uint16_t)(to - from);
+}
+
+/* Under the lock, which may be dropped meanwhile. The blocks that are full by it, and were not. */
+static bool run_grow(struct supply_node *n, struct page *page, unsigned to, uint32_t *full)
+{
+	struct claim c = {
+		.seg = segment_of(page),
+		.from = page->index + page->pages,
+		.to = to,
+	};
+
+	if (!claim_possible(&c) || !claim(n, &c))
+		return false;
+	page->dirty |= (uint8_t)claim_finish(n, &c);
+	run_end(c.seg, page, to);
+	*full = huge_begin(c.seg, range_count(n, c.seg, c.from, to));
+	return true;
+}
+
+bool supply_resize_pages(struct page *page, size_t from, size_t to)
+{
+	struct supply_node *n = &nodes[page->node];
+	struct segment *seg = segment_of(page);
+	uint32_t full = 0;
+	bool ok = true;
+
+	if (!to || to > SUPPLY_PAGES_MAX)
+		return false;
+	plat_lock(&n->lock);
+	if (to > from) {
+		ok = run_grow(n, page, page->index + (unsigned)to, &full);
+	} else if (to < from) {
+		run_end(seg, page, page->index + (unsigned)to);
+		give_back(n, seg, page->index + (unsigned)to, page->index + (unsigned)from);
+	}
+	plat_unlock(&n->lock);
+	huge_end(n, seg, full);
+	return ok;
 }
 
 void supply_usage(struct supply_usage *u)

@@ -75,6 +75,13 @@ hidden struct page *supply_alloc_pages(size_t pages, unsigned align_order, unsig
 hidden void supply_free(struct page *page);
 hidden void supply_free_pages(struct page *page, size_t pages); /* which the caller has at hand */
 
+/*
+ * supply_resize_pages - make a run longer or shorter, where it is
+ * New pages have the run's tag, and `dirty` says what is true of old and new ones together. False: what
+ * follows is in use, in another segment, or there is no memory for it; then nothing is changed.
+ */
+hidden bool supply_resize_pages(struct page *page, size_t from, size_t to);
+
 /* Gives all free runs of at least 64 KiB back to the system. */
 hidden void supply_trim(void);
 

@@ -1091,6 +1091,178 @@ static void test_lengths_nodes(void **state)
 	}
 }
 
+/* ---- longer and shorter --------------------------------------------------------------------------- */
+
+static bool resize(struct page *page, size_t to)
+{
+	size_t from = page->pages;
+	bool ok = supply_resize_pages(page, from, to);
+
+	unit_equal(page->pages, ok ? to : from);
+	check_parts(page, page->pages);
+	return ok;
+}
+
+/* From each length to each, where nothing is in the way: at the start of a block, and after some pages. */
+static void test_resize(void **state)
+{
+	size_t pages[100];
+	unsigned n = lengths(pages), grown = 0, failed = 0;
+	struct page *before, *run;
+	char *p;
+
+	(void)state;
+	for (unsigned i = 0; i < n; i++)
+		for (unsigned k = i % 3; k < n; k += 3) {
+			before = k % 2 ? alloc_pages(k % 7 + 1, 0) : NULL;
+			run = alloc_pages(pages[i], 0);
+			p = page_address(run);
+			run->client[3] = 12345; /* the client's, whatever becomes of the run */
+			supply_tag(run, 5);
+			mark(run, 1);
+			if (resize(run, pages[k])) {
+				grown += pages[k] > pages[i];
+			} else {
+				/* pages before it are in the way of a run of blocks */
+				assert_true(pages[k] > pages[i]);
+				check_mark(run, 1);
+				failed++;
+			}
+			unit_equal(run->client[3], 12345);
+			check_tag(run, 5);
+			check_untagged(p + bytes_of(run));
+			if (pages[k] <= pages[i])
+				check_mark(run, 1);
+			mark(run, 2);
+			unit_equal(usage().used, bytes_of(run) + (before ? bytes_of(before) : 0));
+			supply_free(run);
+			if (before)
+				supply_free(before);
+			unit_equal(usage().used, 0);
+			check_unknown(p, pages[k] * plat_page_size());
+			check_untagged(p + (pages[k] - 1) * plat_page_size());
+		}
+	assert_true(grown > failed && failed);
+	supply_trim();
+	unit_equal(usage().dirty, 0);
+	unit_equal(usage().segments, 1);
+}
+
+/* Page by page to the largest run there is, and back; then nothing is left in the way of a whole one. */
+static void test_resize_by_steps(void **state)
+{
+	struct page *run = alloc_pages(1, ilog2(SUPPLY_PAGES_MAX));
+	size_t step = unit_slow() ? 97 : 7, pages;
+
+	(void)state;
+	supply_tag(run, 3);
+	for (pages = 1; pages + step <= SUPPLY_PAGES_MAX; pages += step)
+		assert_true(supply_resize_pages(run, pages, pages + step));
+	check_parts(run, pages);
+	check_tag(run, 3);
+	mark(run, 1);
+	assert_false(supply_resize_pages(run, pages, SUPPLY_PAGES_MAX + 1));
+	assert_false(supply_resize_pages(run, pages, 0));
+	assert_true(supply_resize_pages(run, pages, pages));
+	check_parts(run, pages);
+	check_mark(run, 1);
+	for (; pages > step; pages -= step)
+		assert_true(supply_resize_pages(run, pages, pages - step));
+	check_parts(run, pages);
+	check_mark(run, 1);
+	unit_equal(usage().used, bytes_of(run));
+	supply_free(run);
+	supply_free(alloc_pages(SUPPLY_PAGES_MAX, 0));
+	unit_equal(usage().used, 0);
+}
+
+/* What follows is another's: a page, or a block further on. */
+static void test_resize_in_the_way(void **state)
+{
+	unsigned block = pages_of_block();
+	size_t away[] = { 3, 9, block + 1, 3 * block };
+	struct page *run, *wall;
+	struct supply_usage before;
+	char *p;
+
+	(void)state;
+	use_much();
+	for (unsigned i = 0; i < array_size(away); i++) {
+		/* a wall at that distance: the last pages of a run that is given back but for them */
+		run = alloc_pages(away[i] + 1, 0);
+		p = page_address(run);
+		supply_free(run);
+		run = alloc_pages(away[i], 0);
+		wall = alloc(0);
+		assert_ptr_equal(page_address(run), p);
+		assert_ptr_equal(page_address(wall), p + bytes_of(run));
+		mark(wall, 2);
+		assert_true(resize(run, 1));
+		mark(run, 1);
+		before = usage();
+		assert_false(resize(run, away[i] + 1));
+		assert_false(resize(run, away[i] + 5));
+		unit_equal(usage().used, before.used);
+		unit_equal(usage().dirty, before.dirty);
+		assert_true(resize(run, away[i]));
+		assert_true(resize(run, 1));
+		check_mark(run, 1);
+		check_mark(wall, 2);
+		supply_free(wall);
+		assert_true(resize(run, away[i] + 1));
+		supply_free(run);
+	}
+	/* the end of the segment */
+	run = alloc_pages(SUPPLY_PAGES_MAX, ilog2(SUPPLY_PAGES_MAX));
+	assert_true(resize(run, 1));
+	assert_true(resize(run, SUPPLY_PAGES_MAX));
+	supply_free(run);
+	while (((uintptr_t)page_address(run = alloc(supply_max_order())) + BLOCK_SIZE) %
+	       SEGMENT_SIZE)
+		;
+	assert_false(resize(run, block + 1));
+}
+
+/* Over free blocks and uncommitted ones, whichever of the latter cannot be had. */
+static void test_resize_failures(void **state)
+{
+	struct page *behind, *run, *others[2];
+	char *p = make_row(&behind);
+
+	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
+	for (unsigned i = 0; i < 2; i++)
+		others[i] = supply_alloc(supply_max_order(), 0, SUPPLY_NOWAIT);
+	run = supply_alloc_pages(3, supply_max_order(), 0, SUPPLY_NOWAIT);
+	assert_ptr_equal(page_address(run), p);
+	for (unsigned i = 0; i < 2; i++)
+		supply_free(others[i]);
+	mark(run, 1);
+	supply_tag(run, 4);
+	for (int k = 0; k < 3; k++) {
+		struct supply_usage before = usage();
+		bool ok;
+
+		plat_inject_failures = k;
+		ok = resize(run, 4 * pages_of_block() - 3);
+		plat_inject_failures = -1;
+		unit_equal(ok, k == 2);
+		unit_equal(figures(0)->blocks, ok ? 6 : 4);
+		if (ok)
+			break;
+		unit_equal(usage().used, before.used);
+		unit_equal(usage().dirty, before.dirty);
+		check_mark(run, 1);
+		check_untagged(p + bytes_of(run));
+		assert_false(readable(p + BLOCK_SIZE));
+		assert_false(readable(p + 3 * BLOCK_SIZE));
+	}
+	check_tag(run, 4);
+	unit_equal(run->dirty, PAGE_DIRTY);
+	check_mark(behind, 77);
+}
+
 /* ---- where waiting is not allowed ----------------------------------------------------------------- */
 
 static void test_nowait(void **state)
@@ -1333,6 +1505,22 @@ static void take_any(struct live *l)
 	supply_tag(l->page, l->mark % 255 + 1);
 }
 
+/* Its old pages keep what they had. */
+static void resize_any(struct live *l)
+{
+	size_t to = unit_below(3) ? l->page->pages + unit_below(20) : any_length();
+	size_t kept = min(to, l->page->pages);
+	const char *p = page_address(l->page);
+
+	check_mark(l->page, l->mark);
+	plat_inject_failures = unit_below(10) ? -1 : (int)unit_below(3);
+	supply_resize_pages(l->page, l->page->pages, to);
+	plat_inject_failures = -1;
+	for (size_t i = 0; i < kept * plat_page_size(); i += plat_page_size())
+		unit_equal(*(const uint64_t *)(p + i), l->mark + i);
+	mark(l->page, l->mark);
+}
+
 static void put_any(struct live *l)
 {
 	check_parts(l->page, l->page->pages);
@@ -1349,10 +1537,12 @@ static void test_history_of_lengths(void **state)
 	(void)state;
 	for (unsigned step = 0; step < steps; step++) {
 		l = &live[unit_below(step / 1000 % 2 ? LIVE / 10 : LIVE / 3)];
-		if (l->page)
-			put_any(l);
-		else
+		if (!l->page)
 			take_any(l);
+		else if (unit_below(2))
+			resize_any(l);
+		else
+			put_any(l);
 		if (!unit_below(200))
 			supply_trim();
 		unit_equal(usage().used, live_bytes(live));
@@ -1406,6 +1596,10 @@ static void *hustle(void *arg)
 		if (*slot) {
 			if (*(uint64_t *)page_address(*slot) != (uintptr_t)slot)
 				return arg;
+			if (x >> 45 & 1) {
+				supply_resize_pages(*slot, (*slot)->pages, (x >> 50) % 700 + 1);
+				continue;
+			}
 			supply_free(*slot);
 			*slot = NULL;
 		} else {
@@ -1542,6 +1736,10 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_lengths_huge, UNIT_SHARED),
 		UNIT_TEST(test_lengths_reserve, UNIT_SHARED),
 		UNIT_TEST(test_lengths_nodes, UNIT_SHARED),
+		UNIT_TEST(test_resize, UNIT_SHARED),
+		UNIT_TEST(test_resize_by_steps, UNIT_SHARED),
+		UNIT_TEST(test_resize_in_the_way, UNIT_SHARED),
+		UNIT_TEST(test_resize_failures, UNIT_SHARED),
 		UNIT_TEST(test_nowait, UNIT_SHARED),
 		UNIT_TEST(test_nodes, UNIT_SHARED),
 		UNIT_TEST(test_failures, UNIT_SHARED),
