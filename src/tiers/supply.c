@@ -20,7 +20,7 @@
  *    it with its free buddies. When a node has nothing, another block is committed, if need be in a new
  *    segment. A run of another length is a buddy of the next order, whose tail goes back at once.
  *    A run of more than a block, or aligned to more, takes blocks of one segment that follow each other:
- *    free ones and uncommitted ones alike, where most are dirty. While the latter are being committed all are
+ *    free ones and uncommitted ones alike, where most are at hand. While the latter are being committed all are
  *    claimed: in no list, and in no set of blocks. If that fails, all become what they were.
  *    A run grows in the same way by what follows it, be it free runs or uncommitted blocks.
  *
@@ -43,8 +43,8 @@
  * 5. Locking
  *    One lock per node (RANK_SUPPLY) over lists, blocks and segments. It is not held over system calls:
  *    blocks that are claimed and runs that are being given back are in a state of their own.
- *    supply_page_of() takes no lock: a used run's byte and descriptor do not change while it is used, nor
- *    does its segment go away.
+ *    supply_page_of() takes no lock: a used run's byte and descriptor do not change while it is used, unless
+ *    its owner makes it longer or shorter, nor does its segment go away.
  *    Of an address that is in no used run, which only a misuse asks for, it may read a segment's head while
  *    somebody gives that segment up: the bit is cleared before the unmapping, but may have been read
  *    before that. The read then faults, where otherwise a message would have ended the process; or finds
@@ -79,7 +79,6 @@ struct segment {
 	unsigned node;
 	uint32_t reserved; /* blocks without memory */
 	uint32_t whole;	   /* blocks that are one free run in the lists */
-	uint32_t dirty;	   /* of those the dirty ones */
 	struct block blocks[SEGMENT_BLOCKS];
 	uint8_t order_of[SEGMENT_PAGES_MAX]; /* of a used page: its run's order + 1; else 0 */
 	struct page pages[] cacheline;
@@ -273,7 +272,6 @@ static void run_link(struct supply_node *n, struct page *page)
 	page->kind = PAGE_FREE;
 	seg->whole |= block;
 	if (page->dirty & PAGE_DIRTY) {
-		seg->dirty |= block;
 		count(&n->figures.dirty, (size_t)1 << page->order);
 		list_add(&n->free[page->order], &page->link);
 	} else {
@@ -287,7 +285,6 @@ static void run_unlink(struct supply_node *n, struct page *page)
 	uint32_t block = page->order == block_order() ? 1u << block_of(page->index) : 0;
 
 	seg->whole &= ~block;
-	seg->dirty &= ~block;
 	if (page->dirty & PAGE_DIRTY)
 		count(&n->figures.dirty, -((size_t)1 << page->order));
 	list_del(&page->link);
@@ -635,10 +632,10 @@ static uint32_t want_starts(const struct segment *seg, const struct want *want)
 	return starts;
 }
 
-/* The best blocks: most of them dirty, which cost neither a call nor faults; then most of them committed. */
+/* The blocks most of which are at hand, and cost neither a call nor, as a rule, page faults. */
 static bool want_find(struct supply_node *n, const struct want *want, struct claim *c)
 {
-	unsigned best = 0, most = 1 + (want->whole ? 33 * want->blocks : 0), score;
+	unsigned best = 0, most = 1 + (want->whole ? want->blocks : 0), score;
 	struct segment *seg;
 
 	list_for_each_entry(seg, &n->segments, link) {
@@ -646,8 +643,7 @@ static bool want_find(struct supply_node *n, const struct want *want, struct cla
 			unsigned first = (unsigned)__builtin_ctz(starts);
 			uint32_t range = ((1u << want->blocks) - 1) << first;
 
-			score = 1 + 32 * (unsigned)__builtin_popcount(seg->dirty & range) +
-				(unsigned)__builtin_popcount(seg->whole & range);
+			score = 1 + (unsigned)__builtin_popcount(seg->whole & range);
 			if (score <= best)
 				continue;
 			best = score;
@@ -825,16 +821,16 @@ static struct page *take_blocks(struct supply_node *n, unsigned pages, struct wa
 	struct page *page;
 	struct claim c;
 
-	while (want_find(n, want, &c)) {
-		c.to = c.from + pages;
-		if (claim(n, &c)) {
-			page = &c.seg->pages[c.from];
-			page->dirty = (uint8_t)claim_finish(n, &c);
-			return page;
-		}
-		want->fresh = false; /* no memory: then only what there is */
+	if (!want_find(n, want, &c))
+		return NULL;
+	c.to = c.from + pages;
+	if (!claim(n, &c)) {
+		want->fresh = false; /* there is no more memory */
+		return NULL;
 	}
-	return NULL;
+	page = &c.seg->pages[c.from];
+	page->dirty = (uint8_t)claim_finish(n, &c);
+	return page;
 }
 
 /* So large must a segment be that they are in it for certain. */

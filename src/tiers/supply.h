@@ -150,7 +150,7 @@ hidden bool supply_peek(const void *p, void *to, size_t size);
 struct supply_places {
 	const uint64_t *segments;
 	size_t segment_bits;
-	size_t order_of; /* one byte for every page: 1 + the order of its used run, or 0 */
+	size_t order_of; /* one byte for every page: 1 + the order of its part of a used run, or 0 */
 	size_t pages;	 /* descriptors */
 };
 hidden void supply_places(struct supply_places *places);

@@ -3,10 +3,12 @@
  * The page supply: runs of every order and of every length, joining, what addresses it knows, giving memory
  * back, and calls to the system that fail.
  */
+#include <linux/mempolicy.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -646,6 +648,7 @@ static void check_parts(const struct page *page, size_t pages)
 		assert_ptr_equal(supply_page_of(p + (i + 1) * plat_page_size() - 1), part);
 		unit_equal(part == page, i < 1u << page->order);
 		unit_equal(part->kind, PAGE_USED);
+		unit_equal(page[i].kind == PAGE_USED, part == page + i);
 		unit_equal(part->node, page->node);
 		if (part != page)
 			check_client_zero(part);
@@ -862,6 +865,26 @@ static void test_row(void **state)
 	unit_equal(figures(0)->blocks, 0);
 }
 
+/* Not the first blocks that will do, but those at hand. */
+static void test_row_at_hand(void **state)
+{
+	struct page *runs[6];
+	unsigned calls;
+
+	(void)state;
+	use_much();
+	for (unsigned i = 0; i < array_size(runs); i++)
+		runs[i] = alloc(supply_max_order());
+	for (unsigned i = 0; i < 3; i++)
+		supply_free(runs[i]);
+	supply_trim();
+	supply_free(runs[3]);
+	supply_free(runs[4]);
+	calls = plat_inject_calls;
+	assert_ptr_equal(alloc_pages(2 * pages_of_block(), 0), runs[3]);
+	unit_equal(plat_inject_calls, calls);
+}
+
 /* Can the memory be read? Asks the kernel, who does not take a fault amiss. */
 static bool readable(const char *p)
 {
@@ -910,7 +933,7 @@ static void test_row_failures(void **state)
 	check_mark(behind, 77);
 }
 
-/* No memory for more: what is free serves, though another place were better. */
+/* No memory for more: what is free serves. */
 static void test_row_without_memory(void **state)
 {
 	struct page *runs[7];
@@ -1091,6 +1114,38 @@ static void test_lengths_nodes(void **state)
 	}
 }
 
+/* The policy of memory at an address, as in get_mempolicy(2). */
+static int policy_of(void *p)
+{
+	int mode;
+
+	if (syscall(SYS_get_mempolicy, &mode, NULL, 0, p, MPOL_F_ADDR))
+		unit_skip("no memory policies here");
+	return mode;
+}
+
+/* Blocks prefer their node also when they come back. */
+static void test_nodes_again(void **state)
+{
+	static const char *const cpus[] = { "0-1", "2-3" };
+	struct page *run, *keep;
+
+	(void)state;
+	if (unit_emulated())
+		unit_skip("an emulator does this its own way");
+	unit_machine("0-3", NULL, cpus, 2);
+	for (unsigned i = 0; i < 2; i++) {
+		keep = alloc(0);
+		run = alloc_pages(2 * pages_of_block(), 0);
+		unit_equal(policy_of(page_address(keep)), MPOL_PREFERRED);
+		unit_equal(policy_of(page_address(run)), MPOL_PREFERRED);
+		unit_equal(policy_of((char *)page_address(run) + BLOCK_SIZE), MPOL_PREFERRED);
+		supply_free(run);
+		supply_free(keep);
+		supply_trim();
+	}
+}
+
 /* ---- longer and shorter --------------------------------------------------------------------------- */
 
 static bool resize(struct page *page, size_t to)
@@ -1141,6 +1196,8 @@ static void test_resize(void **state)
 			unit_equal(usage().used, 0);
 			check_unknown(p, pages[k] * plat_page_size());
 			check_untagged(p + (pages[k] - 1) * plat_page_size());
+			for (size_t m = 0; m < max(pages[i], pages[k]); m++)
+				assert_true(run[m].kind != PAGE_USED);
 		}
 	assert_true(grown > failed && failed);
 	supply_trim();
@@ -1174,6 +1231,28 @@ static void test_resize_by_steps(void **state)
 	supply_free(run);
 	supply_free(alloc_pages(SUPPLY_PAGES_MAX, 0));
 	unit_equal(usage().used, 0);
+}
+
+/* Of what a run becomes by pages that were used before, not all is zero. */
+static void test_resize_zero(void **state)
+{
+	struct page *run, *next;
+
+	(void)state;
+	run = alloc_pages(2, 2);
+	next = alloc_pages(2, 1);
+	assert_ptr_equal(next, run + 2);
+	mark(next, 1);
+	supply_free(next);
+	unit_equal(run->dirty, PAGE_ZERO);
+	assert_true(resize(run, 3));
+	unit_equal(run->dirty, PAGE_DIRTY);
+	supply_free(run);
+	supply_trim();
+	run = alloc_pages(2, 2);
+	assert_true(resize(run, 2 * pages_of_block()));
+	unit_equal(run->dirty, PAGE_ZERO);
+	assert_true(is_zero(run));
 }
 
 /* What follows is another's: a page, or a block further on. */
@@ -1416,6 +1495,42 @@ static void short_of_addresses_in_a_row(void *arg)
 	if (n < 2 || n > 3)
 		unit_exit(2);
 	unit_exit(usage().used == n * 3 * BLOCK_SIZE ? 42 : 3);
+}
+
+/* Address space enough, but memory for a segment's head and little more. */
+static void short_of_memory(void *arg)
+{
+	struct rlimit limit;
+
+	(void)arg;
+	supply_free(alloc(supply_max_order()));
+	limit.rlim_cur = limit.rlim_max = 0;
+	for (size_t data = 4 * MiB; !limit.rlim_cur; data += 4 * MiB) {
+		struct rlimit trial = { .rlim_cur = data, .rlim_max = RLIM_INFINITY };
+		void *p;
+
+		setrlimit(RLIMIT_DATA, &trial);
+		p = mmap(NULL, 8 * MiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p != MAP_FAILED) {
+			munmap(p, 8 * MiB);
+			limit.rlim_cur = limit.rlim_max = data;
+		}
+	}
+	if (supply_alloc_pages(SUPPLY_PAGES_MAX, 0, 0, 0))
+		unit_exit(1);
+	if (usage().segments != 1 || usage().used)
+		unit_exit(2);
+	unit_exit(supply_alloc_pages(pages_of_block() + 1, 0, 0, 0) ? 42 : 3);
+}
+
+static void test_short_of_memory(void **state)
+{
+	char text[1000];
+
+	(void)state;
+	if (unit_emulated() || unit_sanitized() || unit_under_valgrind())
+		unit_skip("memory is limited by real calls alone");
+	unit_equal(unit_child(short_of_memory, NULL, text, sizeof(text), 20), 42 << 8);
 }
 
 static void test_short_of_addresses(void **state)
@@ -1729,6 +1844,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_tails, UNIT_SHARED),
 		UNIT_TEST(test_tail_of_blocks, UNIT_SHARED),
 		UNIT_TEST(test_row, UNIT_SHARED),
+		UNIT_TEST(test_row_at_hand, UNIT_SHARED),
 		UNIT_TEST(test_row_failures, UNIT_SHARED),
 		UNIT_TEST(test_row_without_memory, UNIT_SHARED),
 		UNIT_TEST(test_lengths_failures, UNIT_SHARED),
@@ -1736,8 +1852,10 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_lengths_huge, UNIT_SHARED),
 		UNIT_TEST(test_lengths_reserve, UNIT_SHARED),
 		UNIT_TEST(test_lengths_nodes, UNIT_SHARED),
+		UNIT_TEST(test_nodes_again, UNIT_SHARED),
 		UNIT_TEST(test_resize, UNIT_SHARED),
 		UNIT_TEST(test_resize_by_steps, UNIT_SHARED),
+		UNIT_TEST(test_resize_zero, UNIT_SHARED),
 		UNIT_TEST(test_resize_in_the_way, UNIT_SHARED),
 		UNIT_TEST(test_resize_failures, UNIT_SHARED),
 		UNIT_TEST(test_nowait, UNIT_SHARED),
@@ -1745,6 +1863,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_failures, UNIT_SHARED),
 		UNIT_TEST(test_failing_growth, UNIT_SHARED),
 		UNIT_TEST(test_short_of_addresses, UNIT_SHARED),
+		UNIT_TEST(test_short_of_memory, UNIT_SHARED),
 		UNIT_TEST(test_history, UNIT_SHARED),
 		UNIT_TEST(test_history_of_lengths, UNIT_SHARED),
 		UNIT_TEST(test_threads, UNIT_REAL),
