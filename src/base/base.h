@@ -66,6 +66,14 @@ static inline unsigned fls(size_t n)
 	return n ? ilog2(n) + 1 : 0;
 }
 
+/* The number of set bits; the compiler's builtin may be a call of its library. */
+static inline unsigned bits_set(uint32_t n)
+{
+	n -= n >> 1 & 0x55555555;
+	n = (n & 0x33333333) + (n >> 2 & 0x33333333);
+	return ((n + (n >> 4)) & 0x0f0f0f0f) * 0x01010101 >> 24;
+}
+
 /* The smallest order whose 2^order units of 2^shift bytes hold size bytes. */
 static inline unsigned order_for(size_t size, unsigned shift)
 {

@@ -608,7 +608,7 @@ static unsigned claim_finish(struct supply_node *n, const struct claim *c)
 			seg->pages[p].kind = PAGE_NONE;
 		p += pages;
 	}
-	count(&n->figures.blocks, (size_t)__builtin_popcount(c->fresh));
+	count(&n->figures.blocks, bits_set(c->fresh));
 	range_release(n, seg, c->to, p, last);
 	return content;
 }
@@ -643,7 +643,7 @@ static bool want_find(struct supply_node *n, const struct want *want, struct cla
 			unsigned first = (unsigned)__builtin_ctz(starts);
 			uint32_t range = ((1u << want->blocks) - 1) << first;
 
-			score = 1 + (unsigned)__builtin_popcount(seg->whole & range);
+			score = 1 + bits_set(seg->whole & range);
 			if (score <= best)
 				continue;
 			best = score;

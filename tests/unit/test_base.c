@@ -28,6 +28,15 @@ static void test_bits(void **state)
 	}
 	unit_equal(fls(0), 0);
 	assert_false(is_power_of_2(0));
+	for (unsigned i = 0; i < 1000; i++) {
+		uint32_t n = i < 32 ? UINT32_MAX >> i : (uint32_t)unit_random();
+		unsigned bits = 0;
+
+		for (unsigned bit = 0; bit < 32; bit++)
+			bits += n >> bit & 1;
+		unit_equal(bits_set(n), bits);
+	}
+	unit_equal(bits_set(0), 0);
 }
 
 static void test_align(void **state)
