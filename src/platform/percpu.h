@@ -87,6 +87,9 @@ struct percpu_slot {
 /* One CPU of one cache: a cache line of its own. The sequences know its size. */
 #define PCS_SHIFT 6
 
+/* A page of them: one CPU's of a group of caches, each at an offset of its own. */
+#define PCS_PAGE_SHIFT 12
+
 struct pcs {
 	struct percpu_slot main; /* allocation and free */
 	struct percpu_slot rcu;	 /* deferred frees; nothing is ever popped here */

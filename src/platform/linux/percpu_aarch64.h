@@ -109,43 +109,66 @@ static inline uint32_t rseq_cpu(void)
 }
 
 /*
+ * pop and push exist twice: for a cache whose slots follow each other, and, as pop_at and push_at, for a group of
+ * caches that has the slots of one CPU in one page: then the slot lies `at` bytes into the page, and no pointer
+ * to it has to be loaded first.
+ */
+#define SEQ_FAST_OPERANDS(page_shift)                                                              \
+	[rseq] "r"(rseq_area()), [base] "m"(*base), [limit] "m"(*limit), [shift] "i"(page_shift),  \
+		[which] "i"(WORD_WHICH_SHIFT)
+
+/*
  * pop: w = slot->word; if avail(w) = 0: NULL
  *      object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP
  */
+#define SEQ_POP(gate, at)                                                                          \
+	SEQ_BEGIN                                                                                  \
+	"mov %[object], xzr\n\t"                                                                   \
+	SEQ_POINT(SEQ_POP_ARMED)                                                                   \
+	"ldr w11, [%[rseq], #4]\n\t"                                                               \
+	gate                                                                                       \
+	"ldr w13, %[limit]\n\t"                                                                    \
+	"cmp w11, w13\n\t"                                                                         \
+	"b.hs 9f\n\t"                                                                              \
+	"ldr x13, %[base]\n\t"                                                                     \
+	"add x11, x13, x11, lsl %[shift]\n\t"                                                      \
+	at                                                                                         \
+	"ldar x12, [x11]\n\t"                                                                      \
+	SEQ_POINT(SEQ_POP_LOADED)                                                                  \
+	"ands x13, x12, #0xff\n\t"                                                                 \
+	"b.eq 9f\n\t"                                                                              \
+	"ubfx x14, x12, %[which], #1\n\t"                                                          \
+	"add x14, x11, x14, lsl #3\n\t"                                                            \
+	"ldr x14, [x14, #8]\n\t"                                                                   \
+	"add x14, x14, x13, lsl #3\n\t"                                                            \
+	"ldr %[object], [x14, #24]\n\t"                                                            \
+	SEQ_POINT(SEQ_POP_READY)                                                                   \
+	"add x12, x12, %[pop]\n\t"                                                                 \
+	"str x12, [x11]\n"                                                                         \
+	"2:\n"                                                                                     \
+	"9:\n\t"                                                                                   \
+	SEQ_ABORT("mov %[object], xzr\n\tb 9b")
+
 static always_inline void *rseq_pop(struct percpu_slot *const *base, const uint32_t *limit,
 				    uint32_t gate)
 {
 	void *object;
 
-	__asm__ volatile(SEQ_BEGIN
-			 "mov %[object], xzr\n\t"
-			 SEQ_POINT(SEQ_POP_ARMED)
-			 "ldr w11, [%[rseq], #4]\n\t"
-			 "orr w11, w11, %w[gate]\n\t"
-			 "ldr w13, %[limit]\n\t"
-			 "cmp w11, w13\n\t"
-			 "b.hs 9f\n\t"
-			 "ldr x13, %[base]\n\t"
-			 "add x11, x13, x11, lsl %[shift]\n\t"
-			 "ldar x12, [x11]\n\t"
-			 SEQ_POINT(SEQ_POP_LOADED)
-			 "ands x13, x12, #0xff\n\t"
-			 "b.eq 9f\n\t"
-			 "ubfx x14, x12, %[which], #1\n\t"
-			 "add x14, x11, x14, lsl #3\n\t"
-			 "ldr x14, [x14, #8]\n\t"
-			 "add x14, x14, x13, lsl #3\n\t"
-			 "ldr %[object], [x14, #24]\n\t"
-			 SEQ_POINT(SEQ_POP_READY)
-			 "add x12, x12, %[pop]\n\t"
-			 "str x12, [x11]\n"
-			 "2:\n"
-			 "9:\n\t"
-			 SEQ_ABORT("mov %[object], xzr\n\tb 9b")
+	__asm__ volatile(SEQ_POP("orr w11, w11, %w[gate]\n\t", "")
 			 : [object] "=&r"(object)
-			 : [rseq] "r"(rseq_area()), [base] "m"(*base), [limit] "m"(*limit),
-			   [gate] "r"(gate), [pop] "r"(WORD_POP), [shift] "i"(PCS_SHIFT),
-			   [which] "i"(WORD_WHICH_SHIFT)
+			 : SEQ_FAST_OPERANDS(PCS_SHIFT), [gate] "r"(gate), [pop] "r"(WORD_POP)
+			 : SEQ_CLOBBERS);
+	return object;
+}
+
+static always_inline void *rseq_pop_at(struct percpu_slot *const *base, const uint32_t *limit,
+				       size_t at)
+{
+	void *object;
+
+	__asm__ volatile(SEQ_POP("", "add x11, x11, %[at]\n\t")
+			 : [object] "=&r"(object)
+			 : SEQ_FAST_OPERANDS(PCS_PAGE_SHIFT), [at] "r"(at), [pop] "r"(WORD_POP)
 			 : SEQ_CLOBBERS);
 	return object;
 }
@@ -155,39 +178,58 @@ static always_inline void *rseq_pop(struct percpu_slot *const *base, const uint3
  *       sheaf[which]->objects[avail] = object
  *       if sheaf[which]->objects[avail - 1] = object: EMPTY;  COMMIT word = w + PUSH
  */
+#define SEQ_PUSH(at)                                                                               \
+	SEQ_BEGIN                                                                                  \
+	SEQ_POINT(SEQ_PUSH_ARMED)                                                                  \
+	"ldr w11, [%[rseq], #4]\n\t"                                                               \
+	"ldr w13, %[limit]\n\t"                                                                    \
+	"cmp w11, w13\n\t"                                                                         \
+	"b.hs %l[empty]\n\t"                                                                       \
+	"ldr x13, %[base]\n\t"                                                                     \
+	"add x11, x13, x11, lsl %[shift]\n\t"                                                      \
+	at                                                                                         \
+	"ldar x12, [x11]\n\t"                                                                      \
+	SEQ_POINT(SEQ_PUSH_LOADED)                                                                 \
+	"tst x12, #0xff00\n\t"                                                                     \
+	"b.eq %l[empty]\n\t"                                                                       \
+	"ubfx x14, x12, %[which], #1\n\t"                                                          \
+	"add x14, x11, x14, lsl #3\n\t"                                                            \
+	"ldr x14, [x14, #8]\n\t"                                                                   \
+	"and x13, x12, #0xff\n\t"                                                                  \
+	"add x14, x14, x13, lsl #3\n\t"                                                            \
+	"str %[object], [x14, #32]\n\t"                                                            \
+	"add x12, x12, %[push]\n\t"                                                                \
+	"ldr x13, [x14, #24]\n\t"                                                                  \
+	"cmp x13, %[object]\n\t"                                                                   \
+	"b.eq %l[empty]\n\t"                                                                       \
+	SEQ_POINT(SEQ_PUSH_READY)                                                                  \
+	"str x12, [x11]\n"                                                                         \
+	"2:\n\t"                                                                                   \
+	SEQ_ABORT("b %l[again]")
+
 static always_inline enum seq_result rseq_push(struct percpu_slot *const *base,
 					       const uint32_t *limit, void *object)
 {
-	__asm__ goto volatile(SEQ_BEGIN
-			      SEQ_POINT(SEQ_PUSH_ARMED)
-			      "ldr w11, [%[rseq], #4]\n\t"
-			      "ldr w13, %[limit]\n\t"
-			      "cmp w11, w13\n\t"
-			      "b.hs %l[empty]\n\t"
-			      "ldr x13, %[base]\n\t"
-			      "add x11, x13, x11, lsl %[shift]\n\t"
-			      "ldar x12, [x11]\n\t"
-			      SEQ_POINT(SEQ_PUSH_LOADED)
-			      "tst x12, #0xff00\n\t"
-			      "b.eq %l[empty]\n\t"
-			      "ubfx x14, x12, %[which], #1\n\t"
-			      "add x14, x11, x14, lsl #3\n\t"
-			      "ldr x14, [x14, #8]\n\t"
-			      "and x13, x12, #0xff\n\t"
-			      "add x14, x14, x13, lsl #3\n\t"
-			      "str %[object], [x14, #32]\n\t"
-			      "add x12, x12, %[push]\n\t"
-			      "ldr x13, [x14, #24]\n\t"
-			      "cmp x13, %[object]\n\t"
-			      "b.eq %l[empty]\n\t"
-			      SEQ_POINT(SEQ_PUSH_READY)
-			      "str x12, [x11]\n"
-			      "2:\n\t"
-			      SEQ_ABORT("b %l[again]")
+	__asm__ goto volatile(SEQ_PUSH("")
 			      :
-			      : [rseq] "r"(rseq_area()), [base] "m"(*base), [limit] "m"(*limit),
-				[object] "r"(object), [push] "r"(WORD_PUSH), [shift] "i"(PCS_SHIFT),
-				[which] "i"(WORD_WHICH_SHIFT)
+			      : SEQ_FAST_OPERANDS(PCS_SHIFT), [object] "r"(object),
+				[push] "r"(WORD_PUSH)
+			      : SEQ_CLOBBERS
+			      : empty, again);
+	return SEQ_DONE;
+empty:
+	return SEQ_EMPTY;
+again:
+	return SEQ_AGAIN;
+}
+
+static always_inline enum seq_result rseq_push_at(struct percpu_slot *const *base,
+						  const uint32_t *limit, size_t at, void *object)
+{
+	__asm__ goto volatile(SEQ_PUSH("add x11, x11, %[at]\n\t")
+			      :
+			      : SEQ_FAST_OPERANDS(PCS_PAGE_SHIFT), [at] "r"(at),
+				[object] "r"(object), [push] "r"(WORD_PUSH)
 			      : SEQ_CLOBBERS
 			      : empty, again);
 	return SEQ_DONE;

@@ -88,41 +88,64 @@ static inline uint32_t rseq_cpu(void)
 }
 
 /*
+ * pop and push exist twice: for a cache whose slots follow each other, and, as pop_at and push_at, for a group of
+ * caches that has the slots of one CPU in one page: then the slot lies `at` bytes into the page, and no pointer
+ * to it has to be loaded first.
+ */
+#define SEQ_FAST_OPERANDS(page_shift)                                                              \
+	[rseq] "r"(plat_rseq_offset), [base] "m"(*base), [limit] "m"(*limit),                      \
+		[shift] "i"(page_shift), [which] "i"(WORD_WHICH_SHIFT)
+
+/*
  * pop: w = slot->word; if avail(w) = 0: NULL
  *      object = sheaf[which]->objects[avail - 1];  COMMIT word = w + POP
  */
+#define SEQ_POP(gate, at)                                                                          \
+	SEQ_BEGIN                                                                                  \
+	SEQ_POINT(SEQ_POP_ARMED)                                                                   \
+	"movl %%fs:4(%[rseq]), %%ecx\n\t"                                                          \
+	gate                                                                                       \
+	"cmpl %[limit], %%ecx\n\t"                                                                 \
+	"jae 5f\n\t"                                                                               \
+	"shlq %[shift], %%rcx\n\t"                                                                 \
+	"addq %[base], %%rcx\n\t"                                                                  \
+	at                                                                                         \
+	"movq (%%rcx), %%rdx\n\t"                                                                  \
+	SEQ_POINT(SEQ_POP_LOADED)                                                                  \
+	"movzbl %%dl, %%eax\n\t"                                                                   \
+	"testl %%eax, %%eax\n\t"                                                                   \
+	"jz 5f\n\t"                                                                                \
+	"movq 8(%%rcx), %%r11\n\t"                                                                 \
+	"btl %[which], %%edx\n\t"                                                                  \
+	"cmovcq 16(%%rcx), %%r11\n\t"                                                              \
+	"movq 24(%%r11, %%rax, 8), %%rax\n\t"                                                      \
+	SEQ_POINT(SEQ_POP_READY)                                                                   \
+	"addq %[pop], %%rdx\n\t"                                                                   \
+	"movq %%rdx, (%%rcx)\n"                                                                    \
+	"2:\n"                                                                                     \
+	"9:\n\t"                                                                                   \
+	SEQ_ABORT("5:\n\txorl %%eax, %%eax\n\tjmp 9b")
+
 static always_inline void *rseq_pop(struct percpu_slot *const *base, const uint32_t *limit,
 				    uint32_t gate)
 {
 	void *object;
 
-	__asm__ volatile(SEQ_BEGIN /* */
-			 SEQ_POINT(SEQ_POP_ARMED)
-			 "movl %%fs:4(%[rseq]), %%ecx\n\t"
-			 "orl %[gate], %%ecx\n\t"
-			 "cmpl %[limit], %%ecx\n\t"
-			 "jae 5f\n\t"
-			 "shlq %[shift], %%rcx\n\t"
-			 "addq %[base], %%rcx\n\t"
-			 "movq (%%rcx), %%rdx\n\t"
-			 SEQ_POINT(SEQ_POP_LOADED)
-			 "movzbl %%dl, %%eax\n\t"
-			 "testl %%eax, %%eax\n\t"
-			 "jz 5f\n\t"
-			 "movq 8(%%rcx), %%r11\n\t"
-			 "btl %[which], %%edx\n\t"
-			 "cmovcq 16(%%rcx), %%r11\n\t"
-			 "movq 24(%%r11, %%rax, 8), %%rax\n\t"
-			 SEQ_POINT(SEQ_POP_READY)
-			 "addq %[pop], %%rdx\n\t"
-			 "movq %%rdx, (%%rcx)\n"
-			 "2:\n"
-			 "9:\n\t"
-			 SEQ_ABORT("5:\n\txorl %%eax, %%eax\n\tjmp 9b")
+	__asm__ volatile(SEQ_POP("orl %[gate], %%ecx\n\t", "")
 			 : "=a"(object)
-			 : [rseq] "r"(plat_rseq_offset), [base] "m"(*base), [limit] "m"(*limit),
-			   [gate] "r"(gate), [pop] "i"(WORD_POP), [shift] "i"(PCS_SHIFT),
-			   [which] "i"(WORD_WHICH_SHIFT)
+			 : SEQ_FAST_OPERANDS(PCS_SHIFT), [gate] "r"(gate), [pop] "i"(WORD_POP)
+			 : "rcx", "rdx", "r11", "cc", "memory");
+	return object;
+}
+
+static always_inline void *rseq_pop_at(struct percpu_slot *const *base, const uint32_t *limit,
+				       size_t at)
+{
+	void *object;
+
+	__asm__ volatile(SEQ_POP("", "addq %[at], %%rcx\n\t")
+			 : "=a"(object)
+			 : SEQ_FAST_OPERANDS(PCS_PAGE_SHIFT), [at] "r"(at), [pop] "i"(WORD_POP)
 			 : "rcx", "rdx", "r11", "cc", "memory");
 	return object;
 }
@@ -133,36 +156,55 @@ static always_inline void *rseq_pop(struct percpu_slot *const *base, const uint3
  *       if sheaf[which]->objects[avail - 1] = object: EMPTY;  COMMIT word = w + PUSH
  * The compare comes last: in front of the store it slows down frees in a row (measured).
  */
+#define SEQ_PUSH(at)                                                                               \
+	SEQ_BEGIN                                                                                  \
+	SEQ_POINT(SEQ_PUSH_ARMED)                                                                  \
+	"movl %%fs:4(%[rseq]), %%eax\n\t"                                                          \
+	"cmpl %[limit], %%eax\n\t"                                                                 \
+	"jae %l[empty]\n\t"                                                                        \
+	"shlq %[shift], %%rax\n\t"                                                                 \
+	"addq %[base], %%rax\n\t"                                                                  \
+	at                                                                                         \
+	"movq (%%rax), %%rdx\n\t"                                                                  \
+	SEQ_POINT(SEQ_PUSH_LOADED)                                                                 \
+	"testl $0xff00, %%edx\n\t"                                                                 \
+	"jz %l[empty]\n\t"                                                                         \
+	"movq 8(%%rax), %%r11\n\t"                                                                 \
+	"btl %[which], %%edx\n\t"                                                                  \
+	"cmovcq 16(%%rax), %%r11\n\t"                                                              \
+	"movzbl %%dl, %%ecx\n\t"                                                                   \
+	"movq %[object], 32(%%r11, %%rcx, 8)\n\t"                                                  \
+	"addq %[push], %%rdx\n\t"                                                                  \
+	"cmpq %[object], 24(%%r11, %%rcx, 8)\n\t"                                                  \
+	"je %l[empty]\n\t"                                                                         \
+	SEQ_POINT(SEQ_PUSH_READY)                                                                  \
+	"movq %%rdx, (%%rax)\n"                                                                    \
+	"2:\n\t"                                                                                   \
+	SEQ_ABORT("jmp %l[again]")
+
 static always_inline enum seq_result rseq_push(struct percpu_slot *const *base,
 					       const uint32_t *limit, void *object)
 {
-	__asm__ goto volatile(SEQ_BEGIN
-			      SEQ_POINT(SEQ_PUSH_ARMED)
-			      "movl %%fs:4(%[rseq]), %%eax\n\t"
-			      "cmpl %[limit], %%eax\n\t"
-			      "jae %l[empty]\n\t"
-			      "shlq %[shift], %%rax\n\t"
-			      "addq %[base], %%rax\n\t"
-			      "movq (%%rax), %%rdx\n\t"
-			      SEQ_POINT(SEQ_PUSH_LOADED)
-			      "testl $0xff00, %%edx\n\t"
-			      "jz %l[empty]\n\t"
-			      "movq 8(%%rax), %%r11\n\t"
-			      "btl %[which], %%edx\n\t"
-			      "cmovcq 16(%%rax), %%r11\n\t"
-			      "movzbl %%dl, %%ecx\n\t"
-			      "movq %[object], 32(%%r11, %%rcx, 8)\n\t"
-			      "addq %[push], %%rdx\n\t"
-			      "cmpq %[object], 24(%%r11, %%rcx, 8)\n\t"
-			      "je %l[empty]\n\t"
-			      SEQ_POINT(SEQ_PUSH_READY)
-			      "movq %%rdx, (%%rax)\n"
-			      "2:\n\t"
-			      SEQ_ABORT("jmp %l[again]")
+	__asm__ goto volatile(SEQ_PUSH("")
 			      :
-			      : [rseq] "r"(plat_rseq_offset), [base] "m"(*base), [limit] "m"(*limit),
-				[object] "r"(object), [push] "i"(WORD_PUSH), [shift] "i"(PCS_SHIFT),
-				[which] "i"(WORD_WHICH_SHIFT)
+			      : SEQ_FAST_OPERANDS(PCS_SHIFT), [object] "r"(object),
+				[push] "i"(WORD_PUSH)
+			      : "rax", "rcx", "rdx", "r11", "cc", "memory"
+			      : empty, again);
+	return SEQ_DONE;
+empty:
+	return SEQ_EMPTY;
+again:
+	return SEQ_AGAIN;
+}
+
+static always_inline enum seq_result rseq_push_at(struct percpu_slot *const *base,
+						  const uint32_t *limit, size_t at, void *object)
+{
+	__asm__ goto volatile(SEQ_PUSH("addq %[at], %%rax\n\t")
+			      :
+			      : SEQ_FAST_OPERANDS(PCS_PAGE_SHIFT), [at] "r"(at),
+				[object] "r"(object), [push] "i"(WORD_PUSH)
 			      : "rax", "rcx", "rdx", "r11", "cc", "memory"
 			      : empty, again);
 	return SEQ_DONE;

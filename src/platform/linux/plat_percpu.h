@@ -50,6 +50,10 @@ _Static_assert(1u << SEQ_GATE_SHIFT >= PLAT_MAX_CPUS, "a gate must not look like
 #define seq_pop(base, limit, gate)    rseq_pop(base, limit, gate)
 #define seq_push(base, limit, object) rseq_push(base, limit, object)
 
+/* The same for a group of caches: `base` is the page of CPU 0, and the slot lies `at` bytes into a CPU's page. */
+#define seq_pop_at(base, limit, at)	     rseq_pop_at(base, limit, at)
+#define seq_push_at(base, limit, at, object) rseq_push_at(base, limit, at, object)
+
 /* All others take the slot of CPU `cpu`, as plat_slot() gave it. */
 #define seq_dispatch(name, cpu, ...)                                                               \
 	(likely((cpu) < plat_load(&plat_seq_limit)) ? rseq_##name(cpu, __VA_ARGS__)                \

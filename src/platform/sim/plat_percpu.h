@@ -170,30 +170,56 @@ static inline enum seq_result sim_add(unsigned cpu, uint64_t *counter, uint64_t 
 #include "platform/percpu_dispatch.inc"
 
 /* The two fast ones, which find the CPU themselves; see platform/linux/plat_percpu.h. */
-static inline void *seq_pop(struct percpu_slot *const *base, const uint32_t *limit, uint32_t gate)
+static inline struct percpu_slot *sim_slot(struct percpu_slot *const *base, unsigned cpu,
+					   unsigned shift, size_t at)
+{
+	return (struct percpu_slot *)((char *)*base + ((size_t)cpu << shift) + at);
+}
+
+static inline void *sim_pop_fast(struct percpu_slot *const *base, const uint32_t *limit,
+				 unsigned shift, size_t at)
 {
 	unsigned cpu = plat_slot(), done;
 	void *object;
 
-	if ((cpu | gate) >= *limit)
+	if (cpu >= *limit ||
+	    sim_pop_n(cpu, sim_slot(base, cpu, shift, at), 1, &object, &done) != SEQ_DONE)
 		return NULL;
-	return sim_pop_n(cpu, (struct percpu_slot *)((char *)*base + ((size_t)cpu << PCS_SHIFT)), 1,
-			 &object, &done) == SEQ_DONE
-		       ? object
-		       : NULL;
+	return object;
 }
 
-static inline enum seq_result seq_push(struct percpu_slot *const *base, const uint32_t *limit,
-				       void *object)
+static inline void *seq_pop(struct percpu_slot *const *base, const uint32_t *limit, uint32_t gate)
+{
+	return gate ? NULL : sim_pop_fast(base, limit, PCS_SHIFT, 0);
+}
+
+static inline void *seq_pop_at(struct percpu_slot *const *base, const uint32_t *limit, size_t at)
+{
+	return sim_pop_fast(base, limit, PCS_PAGE_SHIFT, at);
+}
+
+static inline enum seq_result sim_push_fast(struct percpu_slot *const *base, const uint32_t *limit,
+					    unsigned shift, size_t at, void *object)
 {
 	unsigned cpu = plat_slot(), done;
 	enum seq_result result;
 
 	if (cpu >= *limit)
 		return SEQ_EMPTY;
-	result = sim_push_n(cpu, (struct percpu_slot *)((char *)*base + ((size_t)cpu << PCS_SHIFT)),
-			    1, &object, &done);
+	result = sim_push_n(cpu, sim_slot(base, cpu, shift, at), 1, &object, &done);
 	return result == SEQ_TWICE ? SEQ_EMPTY : result;
+}
+
+static inline enum seq_result seq_push(struct percpu_slot *const *base, const uint32_t *limit,
+				       void *object)
+{
+	return sim_push_fast(base, limit, PCS_SHIFT, 0, object);
+}
+
+static inline enum seq_result seq_push_at(struct percpu_slot *const *base, const uint32_t *limit,
+					  size_t at, void *object)
+{
+	return sim_push_fast(base, limit, PCS_PAGE_SHIFT, at, object);
 }
 
 #endif /* USLUB_SIM_PLAT_PERCPU_H */
