@@ -582,5 +582,6 @@ static void export_by_environment(void)
 
 __attribute__((constructor)) static void construct(void)
 {
-	export_by_environment();
+	if (uslub_in_charge())
+		export_by_environment();
 }

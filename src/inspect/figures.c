@@ -37,6 +37,8 @@ void figures_get(struct figure_entry figures[FIGURE_COUNT])
 	ENTRY(memory_retained, SUPPLY(dirty, page));
 	ENTRY(memory_metadata, arena, SUPPLY(segments, supply_segment_overhead()),
 	      SUPPLY(blocks, supply_block_overhead()));
+	ENTRY(memory_large, SUPPLY(large, 1));
+	ENTRY(memory_mapped, SUPPLY(mapped, 1));
 	ENTRY(segments, SUPPLY(segments, 1));
 }
 

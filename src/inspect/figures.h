@@ -10,6 +10,8 @@ enum figure {
 	FIGURE_memory_used,	/* bytes in slabs, large sheaves, blocks of deferred objects */
 	FIGURE_memory_retained, /* free pages that may have content and were not given back */
 	FIGURE_memory_metadata, /* bookkeeping: caches, slots, counters, descriptors of pages */
+	FIGURE_memory_large,	/* of those used: in runs of pages for large sizes */
+	FIGURE_memory_mapped,	/* in mappings for yet larger ones; not among those used */
 	FIGURE_segments,	/* of 64 MiB of address space, or less */
 	FIGURE_COUNT
 };

@@ -73,8 +73,8 @@ struct block {
 
 /* Sets of blocks have a bit for each; block 0, the head, is in none. */
 struct segment {
-	uint8_t tag_of[SEGMENT_PAGES_MAX]; /* of a used page: its owner's; else 0 */
-	struct list link;		   /* in its node */
+	uint8_t tag_of[SEGMENT_SIZE >> SUPPLY_TAG_SHIFT]; /* of used memory: its owner's; else 0 */
+	struct list link;				  /* in its node */
 	size_t size;
 	unsigned node;
 	uint32_t reserved; /* blocks without memory */
@@ -166,15 +166,33 @@ struct page *supply_page_of(const void *p)
 	return &seg->pages[index & ~((1u << (order - 1)) - 1)];
 }
 
+/* Of pages from..to-1. */
+static void set_tags(struct segment *seg, unsigned from, unsigned to, unsigned tag)
+{
+	unsigned shift = supply_page_shift - SUPPLY_TAG_SHIFT;
+
+	memset(&seg->tag_of[from << shift], (int)tag, (size_t)(to - from) << shift);
+}
+
 void supply_tag(struct page *page, unsigned tag)
 {
-	memset(&segment_of(page)->tag_of[page->index], (int)tag, page->pages);
+	set_tags(segment_of(page), page->index, page->index + page->pages, tag);
 }
 
 const struct supply_figures *supply_figures(size_t *stride)
 {
 	*stride = sizeof(nodes[0]);
 	return &nodes[0].figures;
+}
+
+void supply_count_large(size_t bytes)
+{
+	plat_fetch_add(&nodes[0].figures.large, bytes);
+}
+
+void supply_count_mapped(size_t bytes)
+{
+	plat_fetch_add(&nodes[0].figures.mapped, bytes);
 }
 
 /* ---- onlookers ------------------------------------------------------------------------------------ */
@@ -924,7 +942,7 @@ static void give_back(struct supply_node *n, struct segment *seg, unsigned from,
 	size_t reserve;
 
 	memset(&seg->order_of[from], 0, to - from);
-	memset(&seg->tag_of[from], 0, to - from);
+	set_tags(seg, from, to, 0);
 	range_uncount(n, seg, from, to);
 	range_release(n, seg, from, to, PAGE_DIRTY);
 	if (n->figures.dirty <= RESERVE_LEAST >> supply_page_shift)
@@ -959,7 +977,7 @@ static void run_end(struct segment *seg, struct page *page, unsigned to)
 	for_each_part(p, same, before) seg->pages[p].kind = PAGE_NONE;
 	range_mark(seg, page, same, to);
 	if (to > before)
-		memset(&seg->tag_of[before], seg->tag_of[from], to - before);
+		set_tags(seg, before, to, supply_tag_of(page_address(page)));
 	page->pages = (uint16_t)(to - from);
 }
 

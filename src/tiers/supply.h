@@ -14,6 +14,8 @@
 
 #define SUPPLY_PAGES_MAX ((SEGMENT_SIZE / 2) >> supply_page_shift) /* of a run */
 
+#define SUPPLY_TAG_SHIFT 12 /* bytes that share a tag: the smallest page that there is */
+
 #define SUPPLY_ADDRESS_BITS 48
 #define SUPPLY_SLOTS	    ((size_t)1 << (SUPPLY_ADDRESS_BITS - SEGMENT_SHIFT))
 
@@ -109,7 +111,8 @@ static always_inline bool supply_has_segment(const void *p)
 {
 	size_t slot = (uintptr_t)p >> SEGMENT_SHIFT;
 
-	return slot < SUPPLY_SLOTS && plat_load(&supply_segments[slot / 64]) >> slot % 64 & 1;
+	return likely(slot < SUPPLY_SLOTS) &&
+	       likely(plat_load(&supply_segments[slot / 64]) >> slot % 64 & 1);
 }
 
 /*
@@ -122,7 +125,7 @@ static always_inline unsigned supply_tag_of(const void *p)
 
 	if (unlikely(!supply_has_segment(p)))
 		return 0;
-	return plat_load(&tags[((uintptr_t)p & (SEGMENT_SIZE - 1)) >> supply_page_shift]);
+	return plat_load(&tags[((uintptr_t)p & (SEGMENT_SIZE - 1)) >> SUPPLY_TAG_SHIFT]);
 }
 
 /*
@@ -134,8 +137,12 @@ struct supply_figures {
 	size_t dirty;  /* in free runs that may have content */
 	size_t blocks; /* committed ones */
 	size_t segments;
+	size_t large; /* bytes, of used, and of node 0 only, as the next: in no slab but a client's as such */
+	size_t mapped; /* bytes; in mappings of clients, which the supply has nothing to do with */
 };
 hidden const struct supply_figures *supply_figures(size_t *stride);
+hidden void supply_count_large(size_t bytes); /* more, or, as two's complement, less */
+hidden void supply_count_mapped(size_t bytes);
 
 /*
  * supply_peek - copy memory of a used run

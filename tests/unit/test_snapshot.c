@@ -146,8 +146,8 @@ static void key(const char *name)
 
 static void begin_reading(void)
 {
-	static const char *const figures[] = { "memory_used", "memory_retained", "memory_metadata",
-					       "segments" };
+	static const char *const figures[] = { "memory_used",  "memory_retained", "memory_metadata",
+					       "memory_large", "memory_mapped",	  "segments" };
 
 	at = text;
 	must("{");

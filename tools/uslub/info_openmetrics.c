@@ -412,6 +412,10 @@ static void print_facts(struct metrics *m)
 		const char *fact, *name, *help;
 	} facts[] = {
 		{ "memory_used", "uslub_memory_used_bytes", "memory in slabs and large sheaves" },
+		{ "memory_large", "uslub_memory_large_bytes",
+		  "of the former: in large sizes of malloc" },
+		{ "memory_mapped", "uslub_memory_mapped_bytes",
+		  "memory in mappings that malloc made for a single size" },
 		{ "memory_retained", "uslub_memory_retained_bytes", "free pages that are kept" },
 		{ "memory_metadata", "uslub_memory_metadata_bytes",
 		  "memory for the allocator's bookkeeping" },

@@ -140,7 +140,10 @@ void info_memory(const struct info *info, struct info_document *document)
 	double used = info_fact(info, "memory_used"), rss = info_fact(info, "rss");
 	double retained = info_fact(info, "memory_retained");
 	double metadata = info_fact(info, "memory_metadata");
-	double ours = or_nothing(used) + or_nothing(retained) + or_nothing(metadata);
+	double large = or_nothing(info_fact(info, "memory_large"));
+	double mapped = info_fact(info, "memory_mapped");
+	double ours = or_nothing(used) + or_nothing(retained) + or_nothing(metadata) +
+		      or_nothing(mapped);
 	double listed = all_slabs(info);
 	struct info_sheet *sheet;
 
@@ -151,7 +154,9 @@ void info_memory(const struct info *info, struct info_document *document)
 	info_column(sheet, "", "layer", 0, INFO_ONLY_DATA);
 	info_column(sheet, "Bytes", "bytes", 16, 0);
 	add_bytes(sheet, "slabs", "slabs of the caches", isnan(used) ? NAN : listed);
-	add_bytes(sheet, "large_sheaves", "large sheaves and the like", used - listed);
+	add_bytes(sheet, "large", "large sizes of malloc", large);
+	add_bytes(sheet, "large_sheaves", "large sheaves and the like", used - listed - large);
+	add_bytes(sheet, "mapped", "sizes that have mappings of their own", mapped);
 	add_bytes(sheet, "retained", "free pages that are kept", retained);
 	add_bytes(sheet, "metadata", "bookkeeping", metadata);
 	add_bytes(sheet, "allocator", "all that is the allocator's", ours);
