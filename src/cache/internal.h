@@ -320,4 +320,17 @@ hidden struct uslub_cache *cache_create_locked(const char *name, size_t object_s
 /* start.c */
 hidden void uslub_start(void);
 
+/*
+ * A program that is linked with the library may run with another copy of it preloaded, as its malloc. Its calls
+ * then all go there, and this one must not act. The dynamic linker decides which copy's uslub_library is meant;
+ * uslub_this_library is the same byte of this copy. Defined in registry.c, where the compiler does not see it.
+ */
+extern const char uslub_library;
+hidden extern const char uslub_this_library;
+
+static inline bool uslub_in_charge(void)
+{
+	return &uslub_library == &uslub_this_library;
+}
+
 #endif /* USLUB_CACHE_INTERNAL_H */

@@ -8,6 +8,9 @@
 #include <string.h>
 #include "cache/internal.h"
 
+const char uslub_library;
+extern const char uslub_this_library __attribute__((alias("uslub_library")));
+
 struct plat_lock registry_lock = { .rank = RANK_REGISTRY };
 struct list registry = { &registry, &registry };
 

@@ -260,5 +260,6 @@ void uslub_start(void)
 
 __attribute__((constructor)) static void construct(void)
 {
-	uslub_start();
+	if (uslub_in_charge())
+		uslub_start();
 }
