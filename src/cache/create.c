@@ -233,6 +233,10 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 	plat_lock_init(&c->close_lock, RANK_CLOSE);
 	c->class.name = c->name;
 	c->class.key = plat_random();
+	if (c->policy.slab_random == USLUB_POLICY_ON) {
+		c->shuffle = plat_random();
+		c->class.shuffle = &c->shuffle;
+	}
 	c->capacity = choose_capacity(args, &c->policy, size);
 	c->policy.sheaf_capacity = c->capacity ? c->capacity : USLUB_POLICY_NONE;
 	if (!c->policy.slab_min_objects)

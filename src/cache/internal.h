@@ -52,6 +52,7 @@ struct uslub_cache {
 	struct uslub_cache *sheaves;  /* where this cache's sheaves come from */
 	struct rcu_domain *domain;    /* atomic: may come later; NULL: has no flavor */
 	uint64_t rcu_limit;	      /* bytes */
+	uint64_t shuffle;	      /* atomic: of new slabs, see struct slab_class */
 	struct uslub_policy policy;   /* in force */
 	struct uslub_cache_args args; /* as given */
 	struct list link;	      /* registry */

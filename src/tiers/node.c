@@ -720,7 +720,7 @@ static void *take_one(struct node *n)
 }
 
 /*
- * Objects of a fresh slab: the first `want` are the caller's, the rest is listed. With NOLOCK the list is
+ * Objects of a fresh slab: the first `want` of its order are the caller's, the rest is listed. With NOLOCK the list is
  * locked first, since the slab could not be got rid of if it were busy afterwards.
  */
 static unsigned refill_from_new(struct node *nodes, unsigned node, void **objects, unsigned want,
@@ -739,15 +739,13 @@ static unsigned refill_from_new(struct node *nodes, unsigned node, void **object
 		return 0;
 	}
 	take = min(want, (unsigned)slab->objects);
-	for (unsigned i = 0; i < take; i++)
-		objects[i] = slab_object(slab, i);
 	if (slab->node != node && !(flags & NODE_NOLOCK))
 		n = &nodes[slab->node]; /* the supply helped out with another node's memory */
 	total = slab->objects;
 	/* Before anybody can find it: the child of a fork in between had one slab more than it counts. */
 	plat_fetch_add(&n->nr_slabs, 1);
 	plat_fetch_add(&n->total_objects, total);
-	head = slab_chain_range(slab, take, total);
+	head = slab_deal(slab, objects, take);
 	if (head) {
 		plat_store_release(&slab->state, state_make(slab->state, head, take, SLAB_LISTED));
 		if (!(flags & NODE_NOLOCK))

@@ -27,7 +27,14 @@
  *
  *    full <=> head = 0. inuse = objects - length of the chain. An object in a sheaf is in use.
  *
- * 4. Pointers given to us
+ * 4. The order of a new slab
+ *    is that of addresses, or with a `shuffle` a random one: place i has the object to which a permutation of
+ *    the numbers below a power of two maps i, mapped again until it is one of the slab. The permutation is
+ *    three times "multiply by an odd number, add a number, xor with the upper half", and the numbers are drawn
+ *    from the slab's seed: some 2^30 orders for 64 objects, and who has seen those of other slabs does not
+ *    know this one. It needs no memory, as a shuffled array would, which a signal handler's stack has not.
+ *
+ * 5. Pointers given to us
  *    slab_of() believes nothing: the segment bitmap, the page's byte, the class and the remainder are
  *    checked for each object that meets its slab, in every build.
  */
@@ -152,23 +159,74 @@ void slab_set_end(struct slab *slab, const void *object, unsigned end)
 	link_set(slab, object, end);
 }
 
-/* Links objects first..last-1, in this order. */
-unsigned slab_chain_range(struct slab *slab, unsigned first, unsigned last)
-{
-	unsigned end = 0;
-
-	while (last > first) {
-		link_set(slab, slab_object(slab, last - 1), end);
-		end = last--;
-	}
-	return end;
-}
-
 unsigned slab_walk(struct slab *slab, unsigned head, void **objects, unsigned n)
 {
 	for (; n && head; n--) {
 		*objects++ = slab_object(slab, head - 1);
 		head = link_get(slab, head);
+	}
+	return head;
+}
+
+/* ---- the order of a new slab ----------------------------------------------------------------------- */
+
+#define ORDER_ROUNDS 3
+
+struct order {
+	uint32_t mask, half; /* 0: by address */
+	uint32_t factor[ORDER_ROUNDS], addend[ORDER_ROUNDS];
+};
+
+static uint64_t mixed(uint64_t x)
+{
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+	return x ^ x >> 31;
+}
+
+static struct order order_draw(const struct slab *slab)
+{
+	uint64_t *shuffle = slab->class->shuffle, seed;
+	struct order o = { .mask = 0 };
+	unsigned bits = order_for(slab->objects, 0);
+
+	if (likely(!shuffle) || !bits)
+		return o;
+	seed = plat_fetch_add(shuffle, 0x9e3779b97f4a7c15u);
+	o.mask = (1u << bits) - 1;
+	o.half = (bits + 1) / 2;
+	for (unsigned r = 0; r < ORDER_ROUNDS; r++) {
+		seed = mixed(seed + r + 1);
+		o.factor[r] = (uint32_t)seed | 1;
+		o.addend[r] = (uint32_t)(seed >> 32);
+	}
+	return o;
+}
+
+static unsigned order_at(const struct order *o, unsigned place, unsigned objects)
+{
+	if (likely(!o->mask))
+		return place;
+	do
+		for (unsigned r = 0; r < ORDER_ROUNDS; r++) {
+			place = (place * o->factor[r] + o->addend[r]) & o->mask;
+			place ^= place >> o->half;
+		}
+	while (place >= objects);
+	return place;
+}
+
+unsigned slab_deal(struct slab *slab, void **objects, unsigned n)
+{
+	struct order order = order_draw(slab);
+	unsigned head = 0, at;
+
+	for (unsigned i = 0; i < n; i++)
+		objects[i] = slab_object(slab, order_at(&order, i, slab->objects));
+	for (unsigned i = slab->objects; i > n; i--) {
+		at = order_at(&order, i - 1, slab->objects);
+		link_set(slab, slab_object(slab, at), head);
+		head = at + 1;
 	}
 	return head;
 }

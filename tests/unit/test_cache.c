@@ -291,6 +291,45 @@ static void test_zero(void **state)
 	destroy(c);
 }
 
+/* How many of the objects lie behind the one before. */
+static unsigned ascending(void *const *objects, unsigned n)
+{
+	unsigned up = 0;
+
+	for (unsigned i = 1; i < n; i++)
+		up += objects[i] > objects[i - 1];
+	return up;
+}
+
+/* Policy slab-random, for what is taken at once and for what is taken one by one. */
+static void test_slab_random(void **state)
+{
+	struct uslub_cache_args args = { .policy = { .sheaf_capacity = USLUB_POLICY_NONE,
+						     .slab_min_objects = 64 } };
+	void *objects[64];
+
+	(void)state;
+	for (unsigned random = 0; random < 2; random++)
+		for (unsigned bulk = 0; bulk < 2; bulk++) {
+			struct uslub_cache *c;
+
+			args.policy.slab_random = random ? USLUB_POLICY_ON : USLUB_POLICY_OFF;
+			c = cache_with(64, &args);
+			unit_equal(stat_of(c, objs_per_slab), 64);
+			if (bulk)
+				unit_equal(uslub_cache_alloc_bulk(c, 0, 64, objects), 0);
+			for (unsigned i = 0; !bulk && i < 64; i++)
+				objects[i] = alloc(c);
+			unit_equal(stat_of(c, slabs), 1);
+			if (random)
+				assert_in_range(ascending(objects, 64), 10, 53);
+			else
+				unit_equal(ascending(objects, 64), 63);
+			uslub_cache_free_bulk(c, 64, objects);
+			destroy(c);
+		}
+}
+
 /* What its last user left is there again, as long as no slab was in between. */
 static void test_content(void **state)
 {
@@ -1333,6 +1372,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_arguments, UNIT_BOTH),
 		UNIT_TEST(test_alignment, UNIT_ALL),
 		UNIT_TEST(test_zero, UNIT_BOTH),
+		UNIT_TEST(test_slab_random, UNIT_BOTH),
 		UNIT_TEST(test_content, UNIT_BOTH),
 		UNIT_TEST(test_constructor, UNIT_BOTH),
 		UNIT_TEST(test_free_null, UNIT_BOTH),

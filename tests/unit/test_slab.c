@@ -277,24 +277,72 @@ static void test_chain(void **state)
 	}
 }
 
-static void test_chain_range(void **state)
+static void test_deal(void **state)
 {
 	struct slab *slab = small_slab(&(struct slab_layout){ .object_size = 100 });
 	void *got[600];
 	unsigned head, n = slab->objects;
 
 	(void)state;
-	unit_equal(slab_chain_range(slab, 3, 3), 0);
-	head = slab_chain_range(slab, 3, n);
+	unit_equal(slab_deal(slab, got, n), 0);
+	for (unsigned i = 0; i < n; i++)
+		assert_ptr_equal(got[i], slab_object(slab, i));
+	head = slab_deal(slab, got, 3);
 	unit_equal(head, 4);
+	for (unsigned i = 0; i < 3; i++)
+		assert_ptr_equal(got[i], slab_object(slab, i));
 	unit_equal(slab_walk(slab, head, got, n), 0);
 	for (unsigned i = 3; i < n; i++)
 		assert_ptr_equal(got[i - 3], slab_object(slab, i));
 	/* another chain in front of it */
-	head = slab_chain_range(slab, 0, 2);
+	head = slab_chain(slab, slab_object(slab, 1), 0);
+	head = slab_chain(slab, slab_object(slab, 0), head);
 	slab_set_end(slab, slab_object(slab, 1), 4);
 	unit_equal(slab_walk(slab, head, got, 3), 5);
 	assert_ptr_equal(got[2], slab_object(slab, 3));
+}
+
+/* Deals a slab, a part as objects and the rest as a chain, and gives the order as indices. */
+static void dealt(struct slab *slab, unsigned *order)
+{
+	unsigned n = slab->objects, part = n / 3, head;
+	void *objects[600];
+	bool seen[600] = { false };
+
+	head = slab_deal(slab, objects, part);
+	unit_equal(slab_walk(slab, head, objects + part, n - part), 0);
+	for (unsigned i = 0; i < n; i++) {
+		order[i] = slab_index(slab, objects[i]);
+		assert_ptr_equal(slab_object(slab, order[i]), objects[i]);
+		assert_false(seen[order[i]]);
+		seen[order[i]] = true;
+	}
+}
+
+/* Every slab has all its objects, and an order of its own; each object comes everywhere. */
+static void test_deal_random(void **state)
+{
+	static const size_t sizes[] = { 8, 64, 100, 192, 256, 1000, 4096, 8192 };
+	static unsigned order[2][600], places[600];
+	uint64_t seed = 1;
+
+	(void)state;
+	for (unsigned k = 0; k < array_size(sizes); k++) {
+		struct slab *slab = small_slab(&(struct slab_layout){ .object_size = sizes[k] });
+		unsigned n = slab->objects, same = 0, rounds = 100 * n;
+
+		class.shuffle = &seed;
+		memset(places, 0, sizeof(places));
+		for (unsigned round = 0; round < rounds; round++) {
+			dealt(slab, order[round % 2]);
+			same += round && !memcmp(order[0], order[1], n * sizeof(**order));
+			places[order[round % 2][0]]++;
+		}
+		for (unsigned i = 0; i < n; i++)
+			assert_in_range(places[i], 50, 200); /* 100 are expected */
+		/* there are only 24 orders of 4 objects */
+		assert_in_range(same, 0, n > 12 ? 0 : rounds / 8);
+	}
 }
 
 /* What of an object a link may touch. */
@@ -311,7 +359,7 @@ static unsigned changed(const struct slab *slab, unsigned char with)
 static void link_all(struct slab *slab)
 {
 	fill(slab, 0x77);
-	slab_chain_range(slab, 0, slab->objects);
+	slab_deal(slab, NULL, 0);
 }
 
 static void test_link_outside(void **state)
@@ -359,7 +407,7 @@ static void corrupt(void *arg)
 {
 	struct slab *slab = arg;
 	void *got[8];
-	unsigned head = slab_chain_range(slab, 0, slab->objects);
+	unsigned head = slab_deal(slab, NULL, 0);
 
 	memset((char *)slab_object(slab, 2) + class.link, 'A', 4);
 	slab_walk(slab, head, got, 2); /* fine so far */
@@ -585,7 +633,8 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_align, UNIT_SHARED),
 		UNIT_TEST(test_state_word, UNIT_SHARED),
 		UNIT_TEST(test_chain, UNIT_SHARED),
-		UNIT_TEST(test_chain_range, UNIT_SHARED),
+		UNIT_TEST(test_deal, UNIT_SHARED),
+		UNIT_TEST(test_deal_random, UNIT_SHARED),
 		UNIT_TEST(test_link_outside, UNIT_SHARED),
 		UNIT_TEST(test_obfuscation, UNIT_SHARED),
 		UNIT_TEST(test_corruption, UNIT_SHARED),
