@@ -101,7 +101,8 @@ const char *uslub_version(void);
  * Returns the cache, to be destroyed by uslub_cache_destroy(), or NULL with errno
  *   EINVAL  @name is NULL or empty or too long; @object_size is 0 or more than a slab can hold;
  *           @args->args_size is wrong; @args->align is not a power of two or too large; a flag, the
- *           sheaf capacity or a policy is out of range; TYPESAFE_BY_RCU without @args->rcu
+ *           sheaf capacity or a policy is out of range; TYPESAFE_BY_RCU without @args->rcu; policy
+ *           zero_on_free with TYPESAFE_BY_RCU or @args->ctor, where an object's content outlives its free
  *   ENOMEM  no memory
  * Thread-safe. May map memory. Follows SLUB's kmem_cache_create() with struct kmem_cache_args.
  */
@@ -140,8 +141,8 @@ int uslub_cache_shrink(struct uslub_cache *c);
  * @c: the cache
  * @flags: USLUB_ZERO, USLUB_NOWAIT, USLUB_NOLOCK, or 0
  *
- * The object's content is what its last user left (or what the constructor made of it), unless
- * USLUB_ZERO is given, which overwrites the constructor's work as well. With USLUB_NOLOCK the call is
+ * The object's content is what its last user left (or what the constructor made of it; or zero, with policy
+ * zero_on_free), unless USLUB_ZERO is given, which overwrites the constructor's work as well. With USLUB_NOLOCK the call is
  * async-signal-safe and may fail although memory is there; a constructor may then run in the handler.
  *
  * Returns the object, or NULL with errno ENOMEM.

@@ -29,11 +29,18 @@
  * 4. NUMA
  *    A sheaf holds mostly local objects: remote ones are freed straight to their slab, refills prefer
  *    local slabs. On one node neither is ever asked: push_cpus is 0 only where there are several, which
- *    takes frees to cache_free_slow(), which asks.
+ *    takes frees to cache_free_slow(), which asks. (And it is 0 with policy zero-on-free, see section 6.)
  *
  * 5. Any context (USLUB_NOLOCK)
  *    A sequence interrupted by a signal is aborted, so the handler finds the slot consistent and may use
  *    it; (c) is skipped, (d)-(f) use trylocks.
+ *
+ * 6. Policy zero-on-free
+ *    Whoever makes an object free fills it with zeros, before anybody else can get it: the slow path of a
+ *    free, to which all frees go then; a bulk free; and of a deferred one whoever disposes of it after the
+ *    grace period, since readers may look until then. A link is cleared when the object leaves its slab. So
+ *    allocations find zeros; USLUB_ZERO writes them all the same, since a program that writes to what it
+ *    has freed must not be worse off than without the policy.
  */
 #include <errno.h>
 #include <string.h>
@@ -223,6 +230,16 @@ void *uslub_cache_alloc_node(struct uslub_cache *c, unsigned flags, int node)
 
 /* ---- free ----------------------------------------------------------------------------------------- */
 
+void cache_zero_freed(const struct uslub_cache *c, void *const *objects, size_t n)
+{
+	if (likely(!c->zero_on_free))
+		return;
+	for (size_t i = 0; i < n; i++) {
+		slab_of(&c->class, objects[i]); /* it may be anything yet */
+		memset(objects[i], 0, c->class.object_size);
+	}
+}
+
 void uslub_cache_free(struct uslub_cache *c, void *object)
 {
 	if (unlikely(!object))
@@ -337,6 +354,7 @@ static noinline void free_below(struct uslub_cache *c, void *object, unsigned fl
 
 void cache_free_slow(struct uslub_cache *c, void *object, unsigned flags)
 {
+	cache_zero_freed(c, &object, 1);
 	if (unlikely(object_remote(c, object)) ||
 	    unlikely(push_or_flip(c, plat_slot(), object) != SEQ_DONE))
 		free_below(c, object, flags);
@@ -497,6 +515,7 @@ void uslub_cache_free_bulk(struct uslub_cache *c, size_t n, void **objects)
 {
 	unsigned local, put = 0, chunk;
 
+	cache_zero_freed(c, objects, n);
 	/* A count of the kernel's is an int as well; more is done in pieces. */
 	for (; n; n -= chunk, objects += chunk) {
 		chunk = (unsigned)min(n, (size_t)1 << 30);

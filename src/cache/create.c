@@ -80,13 +80,20 @@ static struct uslub_cache *sheaf_source(unsigned capacity)
 
 /* ---- creation ------------------------------------------------------------------------------------- */
 
+/* Is what an object holds of use after it was freed? */
+static bool content_survives(const struct uslub_cache_args *args)
+{
+	return args->ctor || args->flags & USLUB_TYPESAFE_BY_RCU;
+}
+
 static bool args_valid(const char *name, size_t size, const struct uslub_cache_args *args)
 {
 	return name && *name && strlen(name) < CACHE_NAME_MAX && size && size <= BLOCK_SIZE &&
 	       args->args_size == sizeof(*args) &&
 	       (!args->align || (is_power_of_2(args->align) && args->align <= plat_page_size())) &&
 	       !(args->flags & ~KNOWN_FLAGS) && args->sheaf_capacity <= SHEAF_CAPACITY_MAX &&
-	       (!(args->flags & USLUB_TYPESAFE_BY_RCU) || args->rcu);
+	       (!(args->flags & USLUB_TYPESAFE_BY_RCU) || args->rcu) &&
+	       !(args->policy.zero_on_free == USLUB_POLICY_ON && content_survives(args));
 }
 
 static void release_at_once(struct node *n, struct slab *slab)
@@ -163,7 +170,7 @@ static void open_fast_paths(struct uslub_cache *c)
 	c->main_slots = pcs_slot(&c->slots, 0, PCS_MAIN);
 	c->rcu_slots = pcs_slot(&c->slots, 0, PCS_RCU);
 	c->pop_cpus = cpus_that_pop(c);
-	c->push_cpus = cpus_that_push(c);
+	c->push_cpus = c->zero_on_free ? 0 : cpus_that_push(c);
 	c->rcu_cpus = c->domain ? cpus_that_push(c) : 0;
 }
 
@@ -233,6 +240,10 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 	plat_lock_init(&c->close_lock, RANK_CLOSE);
 	c->class.name = c->name;
 	c->class.key = plat_random();
+	/* From the environment it means all caches where it makes sense; sheaves hold nothing of anybody's. */
+	if (c->internal || content_survives(args))
+		c->policy.zero_on_free = USLUB_POLICY_OFF;
+	c->zero_on_free = c->class.zeroed = c->policy.zero_on_free == USLUB_POLICY_ON;
 	if (c->policy.slab_random == USLUB_POLICY_ON) {
 		c->shuffle = plat_random();
 		c->class.shuffle = &c->shuffle;

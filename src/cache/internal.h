@@ -35,11 +35,12 @@ struct uslub_cache {
 	struct percpu_slot *main_slots; /* of CPU 0, where the others follow a struct pcs apart */
 	struct percpu_slot *rcu_slots;
 	uint32_t pop_cpus;  /* CPUs whose slots the inline sequences may use: all, or 0 */
-	uint32_t push_cpus; /* 0 as well where frees have to look at the object's node */
+	uint32_t push_cpus; /* 0 as well where frees have to look at the object */
 	uint32_t rcu_cpus;
 	uint32_t capacity; /* of a sheaf; 0: no sheaves */
 	uint32_t nslots;
 	bool prefill_barn;
+	bool zero_on_free;
 	uint16_t stash_limit; /* sheaves a CPU keeps for itself; 0: none */
 
 	struct slab_class class cacheline;
@@ -158,6 +159,8 @@ static inline bool object_remote(const struct uslub_cache *c, const void *object
 hidden void *cache_alloc_slow(struct uslub_cache *c, unsigned flags);
 hidden void cache_free_slow(struct uslub_cache *c, void *object, unsigned flags);
 hidden void cache_free_slabs(struct uslub_cache *c, void **objects, unsigned n, unsigned flags);
+/* Objects that have become free, before anybody can get them. Nothing without policy zero-on-free. */
+hidden void cache_zero_freed(const struct uslub_cache *c, void *const *objects, size_t n);
 
 /*
  * Puts `sheaf` into the place of the CPU's spare, and what was there where it belongs. False: the thread

@@ -218,7 +218,7 @@ const struct rcu_ages *rcu_ages(const struct rcu_domain *d)
 
 /* ---- the reclaimer -------------------------------------------------------------------------------- */
 
-/* Into the stash of the CPU that freed its objects. */
+/* Into the stash of the CPU that freed its objects. They are zero already where they must be. */
 static bool keep(struct uslub_cache *c, struct uslub_sheaf *s)
 {
 	if (!stash_put(c, s))
@@ -233,6 +233,7 @@ static void put_matured(struct uslub_cache *c, struct uslub_sheaf *s)
 {
 	struct barn *barn = s->node == NODE_NO_BARN ? NULL : &c->barns[s->node];
 
+	cache_zero_freed(c, s->objects, s->fill);
 	if (!barn) {
 		sheaf_flush(c, s, 0);
 		sheaf_free(c, s, 0);
@@ -276,6 +277,7 @@ static void dispose_pointer(void *object)
 		plat_load_acquire (&rcu_free_other)(object);
 		return;
 	}
+	cache_zero_freed(c, &object, 1);
 	cache_free_slabs(c, &object, 1, 0);
 	plat_fetch_sub(&c->rcu_queued, 1);
 }
@@ -419,8 +421,8 @@ static void grace_period(struct rcu_domain *d)
 }
 
 /*
- * Under batch_lock: matured sheaves to the stashes of their CPUs, as far as those take them. Returns how many
- * there were.
+ * Under batch_lock: matured sheaves to the stashes of their CPUs, as far as those take them; but not those whose
+ * objects are to be filled with zeros, which takes long. Returns how many there were.
  */
 static unsigned hand_out(struct rcu_domain *d)
 {
@@ -433,7 +435,7 @@ static unsigned hand_out(struct rcu_domain *d)
 		c = s->cache;
 		next = s->next;
 		fill = s->fill;
-		if (s->node != NODE_NO_BARN && fill && keep(c, s)) {
+		if (s->node != NODE_NO_BARN && fill && !c->zero_on_free && keep(c, s)) {
 			plat_store(link, next);
 			plat_fetch_sub(&c->rcu_queued, fill);
 		} else {

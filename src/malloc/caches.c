@@ -75,9 +75,13 @@ static struct uslub_cache *make(unsigned class)
 			   1 << PCS_PAGE_SHIFT },
 	};
 	char name[CACHE_NAME_MAX];
+	struct uslub_cache *c;
 
 	print_string(name, sizeof(name), "malloc-%zu", size);
-	return cache_create_locked(name, size, &args, &kind);
+	c = cache_create_locked(name, size, &args, &kind);
+	if (c && c->zero_on_free)
+		plat_store(&malloc_fast.push_cpus, 0);
+	return c;
 }
 
 struct uslub_cache *malloc_cache(unsigned class, unsigned flags)

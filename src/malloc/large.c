@@ -39,6 +39,8 @@ static uint64_t begins[SLOT_BITS / 64]; /* atomic: slots in which a mapping's me
 static uint64_t key;			/* of the words of heads; drawn with the first mapping */
 
 static size_t mappings; /* atomic: how many there are */
+static bool
+	zero_on_free; /* policy of runs, whose pages may be another's next; set before the first */
 
 /* ---- runs ----------------------------------------------------------------------------------------- */
 
@@ -87,6 +89,8 @@ static void *run_alloc(size_t pages, size_t align, unsigned flags)
 
 static void run_free(struct page *run)
 {
+	if (plat_load(&zero_on_free))
+		memset(page_address(run), 0, run_bytes(run));
 	supply_count_large(-run_bytes(run));
 	supply_free_pages(run, run->pages);
 }
@@ -273,11 +277,17 @@ static void free_later(void *p)
 	large_free(p, 0);
 }
 
+/* By whoever comes first; all do the same. The name is for the patterns of USLUB_POLICY. */
 static void start(void)
 {
+	struct uslub_policy policy;
+
+	if (likely(plat_load_acquire(&rcu_free_other)))
+		return;
 	uslub_start();
-	if (unlikely(!plat_load(&rcu_free_other)))
-		plat_store_release(&rcu_free_other, free_later);
+	policy_resolve("malloc-large", NULL, &policy);
+	plat_store(&zero_on_free, policy.zero_on_free == USLUB_POLICY_ON);
+	plat_store_release(&rcu_free_other, free_later);
 }
 
 void *large_alloc(size_t size, size_t align, unsigned flags)

@@ -519,7 +519,7 @@ void nodes_flush(struct node *nodes, void **objects, unsigned n, unsigned flags)
 
 void nodes_deferred(struct node *nodes)
 {
-	void *object, *next;
+	void *object, *next, **link;
 	struct node *n;
 
 	for (unsigned i = 0; i < plat_nnodes(); i++) {
@@ -527,7 +527,9 @@ void nodes_deferred(struct node *nodes)
 		if (likely(!plat_load(&n->deferred)))
 			continue;
 		for (object = plat_exchange(&n->deferred, NULL); object; object = next) {
-			next = *(void **)((char *)object + n->class->link);
+			link = (void **)((char *)object + n->class->link);
+			next = *link;
+			*link = NULL; /* a slab's link is shorter */
 			nodes_flush(nodes, &object, 1, 0);
 		}
 	}
@@ -608,6 +610,7 @@ static unsigned refill_from_list(struct node *n, void **objects, unsigned want)
 	for (t = taken; t < taken + nr; t++) {
 		take = min(t->count, want - got);
 		head = slab_walk(t->slab, t->head, objects + got, take);
+		slab_taken(t->slab, objects + got, take);
 		got += take;
 		if (head)
 			put_surplus(n, t->slab, head, t->count - take);
@@ -635,6 +638,7 @@ static bool take_some(struct node *n, struct slab *slab, void **objects, unsigne
 			break;
 		count(counters_of(n), CTR_cmpxchg_double_fail);
 	}
+	slab_taken(slab, objects, take);
 	count_moved(n, slab->objects, before, after);
 	if (state_where(before) == SLAB_PARKED && !state_inuse(before))
 		plat_fetch_sub(&n->parked_empty, 1);

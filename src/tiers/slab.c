@@ -38,6 +38,7 @@
  *    slab_of() believes nothing: the segment bitmap, the page's byte, the class and the remainder are
  *    checked for each object that meets its slab, in every build.
  */
+#include <string.h>
 #include "stats/latency.h"
 #include "tiers/slab.h"
 
@@ -168,6 +169,19 @@ unsigned slab_walk(struct slab *slab, unsigned head, void **objects, unsigned n)
 	return head;
 }
 
+void slab_taken(const struct slab *slab, void *const *objects, unsigned n)
+{
+	uint32_t *link;
+
+	if (likely(!slab->class->zeroed))
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		link = link_of(slab, objects[i]);
+		plat_touch(link);
+		*link = 0;
+	}
+}
+
 /* ---- the order of a new slab ----------------------------------------------------------------------- */
 
 #define ORDER_ROUNDS 3
@@ -251,6 +265,8 @@ struct slab *slab_new(const struct slab_class *class, unsigned node, unsigned fl
 	slab->base = page_address((struct page *)slab);
 	slab->objects = slab->order == class->order ? class->objects : class->min_objects;
 	plat_store_release(&slab->state, state_make(0, 0, slab->objects, SLAB_UNLISTED));
+	if (class->zeroed)
+		memset(slab->base, 0, plat_page_size() << slab->order);
 	if (class->ctor)
 		for (unsigned i = 0; i < slab->objects; i++)
 			class->ctor(slab_object(slab, i));

@@ -27,7 +27,8 @@ struct slab_class {
 	uint8_t min_order; /* good for one object, when memory is short */
 	bool typesafe;	   /* pages may be reused only after a grace period */
 	uint8_t tag;	   /* of the pages of its slabs (supply_tag()); 0: none */
-	uint64_t key;	   /* obfuscates links */
+	bool zeroed;  /* a free object is zero but for its link, one that is given out all of it */
+	uint64_t key; /* obfuscates links */
 	uint64_t *shuffle; /* atomic: next seed of a new slab's order; NULL: by address */
 	void (*ctor)(void *object);
 	struct counters counters;
@@ -35,7 +36,7 @@ struct slab_class {
 
 /*
  * slab_class_init - lay out objects
- * Fills in all but name, tag, key, shuffle and counters. False: the object does not fit a slab.
+ * Fills in all but name, tag, key, shuffle, zeroed and counters. False: the object does not fit a slab.
  */
 struct slab_layout {
 	size_t object_size;
@@ -121,11 +122,13 @@ static inline bool slab_holds(const struct slab *slab, const void *p)
  * Chains: objects linked through themselves, named by index + 1. slab_chain() links one object of the
  * slab in front of a chain and returns the new head; it aborts if that is no object, or the head already.
  * slab_walk() copies up to n objects off a chain and returns what remains of it. slab_deal() gives the first
- * n objects of a new slab and returns the chain of all others.
+ * n objects of a new slab and returns the chain of all others. slab_taken() is told of objects that came off a
+ * chain and are given out now.
  */
 hidden unsigned slab_chain(struct slab *slab, void *object, unsigned head);
 hidden unsigned slab_walk(struct slab *slab, unsigned head, void **objects, unsigned n);
 hidden unsigned slab_deal(struct slab *slab, void **objects, unsigned n);
+hidden void slab_taken(const struct slab *slab, void *const *objects, unsigned n);
 hidden void slab_set_end(struct slab *slab, const void *object, unsigned end);
 hidden unsigned slab_index(const struct slab *slab, const void *object);
 

@@ -146,16 +146,28 @@ static inline void stay_here(void)
 #define SHEAVES 0		  /* as many objects in a sheaf as the size says */
 #define NOSHEAF USLUB_POLICY_NONE /* every object meets its slab at once */
 
-static inline struct uslub_cache *cache(const char *name, uint64_t capacity)
+static inline struct uslub_cache *cache_with(const char *name, const struct uslub_policy *policy)
 {
 	const struct uslub_cache_args args = {
 		.args_size = sizeof(args),
-		.policy.sheaf_capacity = capacity,
+		.policy = *policy,
 	};
 	struct uslub_cache *c = uslub_cache_create(name, 64, &args);
 
 	need(c);
 	return c;
+}
+
+static inline struct uslub_cache *cache(const char *name, uint64_t capacity)
+{
+	return cache_with(name, &(struct uslub_policy){ .sheaf_capacity = capacity });
+}
+
+/* One that fills with zeros what is freed. */
+static inline struct uslub_cache *zeroing(const char *name, uint64_t capacity)
+{
+	return cache_with(name, &(struct uslub_policy){ .sheaf_capacity = capacity,
+							.zero_on_free = USLUB_POLICY_ON });
 }
 
 static inline void *object(struct uslub_cache *c)

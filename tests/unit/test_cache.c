@@ -358,6 +358,136 @@ static void check_built(const unsigned char *p)
 		assert_int_equal(p[k], 0x42);
 }
 
+#define ZEROED 296
+
+static struct uslub_cache *zero_cache(uint64_t capacity)
+{
+	return cache_with(ZEROED,
+			  &(struct uslub_cache_args){ .policy = { .zero_on_free = USLUB_POLICY_ON,
+								  .sheaf_capacity = capacity } });
+}
+
+static bool is_zero(const unsigned char *p)
+{
+	for (unsigned k = 0; k < ZEROED; k++)
+		if (p[k])
+			return false;
+	return true;
+}
+
+/* Zeros come out, however it is allocated and whatever came of it before; then it is filled. */
+static void check_zeros(void *const *objects, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		assert_true(is_zero(objects[i]));
+		memset(objects[i], 0xee, ZEROED);
+	}
+}
+
+static void zero_free_nolock(struct uslub_cache *c, size_t n, void **objects)
+{
+	while (n--)
+		uslub_cache_free_nolock(c, *objects++);
+}
+
+static void zero_free(struct uslub_cache *c, size_t n, void **objects)
+{
+	while (n--)
+		uslub_cache_free(c, *objects++);
+}
+
+/* Into the hands of somebody who holds the list's lock: they wait, linked by pointers. */
+static void zero_free_deferred(struct uslub_cache *c, size_t n, void **objects)
+{
+	for (unsigned node = 0; node < plat_nnodes(); node++)
+		counted_lock(&c->nodes[node].list_lock, LOCK_OTHER);
+	zero_free_nolock(c, n, objects);
+	for (unsigned node = plat_nnodes(); node--;)
+		counted_unlock(&c->nodes[node].list_lock);
+}
+
+/* Policy zero-on-free: by each way to free, through sheaves, barns and slabs. */
+static void test_zero_on_free(void **state)
+{
+	static void (*const ways[])(struct uslub_cache *, size_t,
+				    void **) = { zero_free, zero_free_nolock, uslub_cache_free_bulk,
+						 zero_free_deferred };
+	static const uint64_t capacities[] = { 4, 60, USLUB_POLICY_NONE };
+	void *objects[200];
+
+	(void)state;
+	for (unsigned k = 0; k < array_size(capacities); k++)
+		for (unsigned way = 0; way < array_size(ways); way++) {
+			struct uslub_cache *c = zero_cache(capacities[k]);
+
+			for (unsigned round = 0; round < 4; round++) {
+				for (unsigned i = 0; i < 100; i++)
+					objects[i] = alloc(c);
+				unit_equal(uslub_cache_alloc_bulk(c, 0, 100, objects + 100), 0);
+				check_zeros(objects, 200);
+				/* at once, while nobody has it again */
+				ways[way](c, 1, objects);
+				if (capacities[k] == 60)
+					assert_true(is_zero(objects[0]));
+				ways[way](c, 199, objects + 1);
+				if (round == 1)
+					unit_equal(uslub_cache_shrink(c), 0);
+			}
+			destroy(c);
+		}
+}
+
+/* Memory that another cache has used; a bulk that fails half-way; prefilled sheaves. */
+static void test_zero_on_free_else(void **state)
+{
+	struct uslub_cache *other = cache(ZEROED, 4), *c;
+	struct uslub_sheaf *sheaf;
+	void *objects[400];
+
+	(void)state;
+	for (unsigned i = 0; i < 400; i++)
+		memset(objects[i] = alloc(other), 0xdd, ZEROED);
+	uslub_cache_free_bulk(other, 400, objects);
+	destroy(other);
+	c = zero_cache(8);
+	for (unsigned round = 0; round < 3; round++) {
+		sheaf = uslub_cache_prefill_sheaf(c, 0, round ? 300 : 8);
+		assert_non_null(sheaf);
+		for (unsigned i = 0; i < 5; i++)
+			objects[i] = uslub_cache_alloc_from_sheaf(c, 0, sheaf);
+		check_zeros(objects, 5);
+		uslub_cache_return_sheaf(c, 0, sheaf);
+		for (unsigned i = 5; i < 50; i++)
+			objects[i] = alloc(c);
+		check_zeros(objects + 5, 45);
+		uslub_cache_free_bulk(c, 50, objects);
+	}
+	destroy(c);
+}
+
+/* Where its content must outlive an object, the policy is refused; from the environment it does not apply. */
+static void test_zero_on_free_refused(void **state)
+{
+	struct uslub_cache_args args = { .policy.zero_on_free = USLUB_POLICY_ON };
+	struct uslub_policy policy;
+
+	(void)state;
+	args.ctor = build;
+	refused("a", 120, args);
+	args.ctor = NULL;
+	args.flags = USLUB_TYPESAFE_BY_RCU;
+	args.rcu = &no_flavor;
+	refused("a", 120, args);
+	args.policy.zero_on_free = 0;
+	setenv("USLUB_POLICY", "zero-on-free=on", 1);
+	uslub_cache_policy(cache_with(120, &args), &policy);
+	unit_equal(policy.zero_on_free, USLUB_POLICY_OFF);
+	args.flags = 0;
+	uslub_cache_policy(cache_with(120, &args), &policy);
+	unit_equal(policy.zero_on_free, USLUB_POLICY_ON);
+	unsetenv("USLUB_POLICY");
+}
+
 /* The constructor runs once for each object of a slab, and its work survives everything but ZERO. */
 static void test_constructor(void **state)
 {
@@ -1373,6 +1503,9 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_alignment, UNIT_ALL),
 		UNIT_TEST(test_zero, UNIT_BOTH),
 		UNIT_TEST(test_slab_random, UNIT_BOTH),
+		UNIT_TEST(test_zero_on_free, UNIT_BOTH),
+		UNIT_TEST(test_zero_on_free_else, UNIT_BOTH),
+		UNIT_TEST(test_zero_on_free_refused, UNIT_BOTH),
 		UNIT_TEST(test_content, UNIT_BOTH),
 		UNIT_TEST(test_constructor, UNIT_BOTH),
 		UNIT_TEST(test_free_null, UNIT_BOTH),

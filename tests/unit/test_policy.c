@@ -291,6 +291,55 @@ static void test_bad_args(void **state)
 	bad_args((struct uslub_policy){ .rcu_limit = 1099511627777 });
 }
 
+static int print_hardened(struct uslub_cache *c, void *arg)
+{
+	(void)arg;
+	fprintf(stderr, "%s %s%s\n", c->name,
+		c->policy.slab_random == USLUB_POLICY_ON ? "random" : "",
+		c->policy.zero_on_free == USLUB_POLICY_ON ? " zero" : "");
+	/* and it is in force */
+	if (!c->class.shuffle != (c->policy.slab_random == USLUB_POLICY_OFF) ||
+	    c->class.zeroed != (c->policy.zero_on_free == USLUB_POLICY_ON) ||
+	    c->zero_on_free != c->class.zeroed || (c->zero_on_free && c->push_cpus))
+		fprintf(stderr, "not in force\n");
+	return 0;
+}
+
+static void hardened_child(void *arg)
+{
+	struct uslub_cache_args args = { .args_size = sizeof(args),
+					 .policy.slab_random = USLUB_POLICY_OFF };
+
+	if (arg)
+		setenv("USLUB_POLICY", arg, 1);
+	else
+		unsetenv("USLUB_POLICY");
+	if (!uslub_cache_create("a", 64, NULL) || !uslub_cache_create("b", 64, &args))
+		fprintf(stderr, "failed\n");
+	uslub_for_each_cache(print_hardened, NULL);
+}
+
+static void try_hardened(char *env, const char *wanted)
+{
+	char text[1000];
+
+	unit_equal(unit_child(hardened_child, env, text, sizeof(text), unit_scaled(200)), 0);
+	assert_string_equal(text, wanted);
+}
+
+/* Sheaves are not worth zeros. */
+static void test_hardening(void **state)
+{
+	char env[3][40] = { "slab-random=on,zero-on-free=on", "b:zero-on-free=on",
+			    "slab-random=1" };
+
+	(void)state;
+	try_hardened(NULL, "sheaf-boot \nsheaf-512 \na \nb \n");
+	try_hardened(env[0], "sheaf-boot random\nsheaf-512 random\na random zero\nb  zero\n");
+	try_hardened(env[1], "sheaf-boot \nsheaf-512 \na \nb  zero\n");
+	try_hardened(env[2], BAD("slab-random=1") "sheaf-boot \nsheaf-512 \na \nb \n");
+}
+
 /* Caches of sheaves keep their own capacity, whatever the environment says about all caches. */
 static int print_internal(struct uslub_cache *c, void *arg)
 {
@@ -329,15 +378,11 @@ static void test_internal_caches(void **state)
 int main(int argc, char **argv)
 {
 	static const struct unit_test tests[] = {
-		UNIT_TEST(test_defaults, UNIT_REAL),
-		UNIT_TEST(test_each_policy, UNIT_REAL),
-		UNIT_TEST(test_suffixes, UNIT_REAL),
-		UNIT_TEST(test_blocks, UNIT_REAL),
-		UNIT_TEST(test_bad_values, UNIT_REAL),
-		UNIT_TEST(test_unknown, UNIT_REAL),
-		UNIT_TEST(test_complains_once, UNIT_REAL),
-		UNIT_TEST(test_args_win, UNIT_REAL),
-		UNIT_TEST(test_bad_args, UNIT_REAL),
+		UNIT_TEST(test_defaults, UNIT_REAL),	    UNIT_TEST(test_each_policy, UNIT_REAL),
+		UNIT_TEST(test_suffixes, UNIT_REAL),	    UNIT_TEST(test_blocks, UNIT_REAL),
+		UNIT_TEST(test_bad_values, UNIT_REAL),	    UNIT_TEST(test_unknown, UNIT_REAL),
+		UNIT_TEST(test_complains_once, UNIT_REAL),  UNIT_TEST(test_args_win, UNIT_REAL),
+		UNIT_TEST(test_bad_args, UNIT_REAL),	    UNIT_TEST(test_hardening, UNIT_REAL),
 		UNIT_TEST(test_internal_caches, UNIT_REAL),
 	};
 

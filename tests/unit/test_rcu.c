@@ -191,6 +191,57 @@ static void test_counts(void **state)
 	unit_equal(uslub_cache_destroy(c), 0);
 }
 
+/* ---- policy zero-on-free -------------------------------------------------------------------------- */
+
+static bool all_bytes(const unsigned char *p, unsigned char byte)
+{
+	for (size_t k = 0; k < uslub_cache_object_size(c); k++)
+		if (p[k] != byte)
+			return false;
+	return true;
+}
+
+/* Content lasts as long as readers may look, and is gone when an object can be had again. */
+static void zero_round(void **objects, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		objects[i] = alloc();
+		assert_true(all_bytes(objects[i], 0));
+		memset(objects[i], 0xee, uslub_cache_object_size(c));
+	}
+	gate(false);
+	free_rcu_n(objects, n);
+	assert_true(unit_wait(is_waiting, NULL));
+	for (unsigned i = 0; i < n; i++)
+		assert_true(all_bytes(objects[i], 0xee));
+	gate(true);
+	uslub_cache_barrier_rcu(c);
+}
+
+/* By way of the barn, the slabs, CPUs' stashes and, without sheaves, blocks of pointers. */
+static void test_zero_on_free(void **state)
+{
+	static const struct uslub_policy policies[] = {
+		{ .sheaf_capacity = CAPACITY },
+		{ .sheaf_capacity = CAPACITY, .rcu_stash = 8 },
+		{ .sheaf_capacity = USLUB_POLICY_NONE },
+	};
+	struct uslub_cache_args args = { .align = 0 };
+	void *objects[60];
+
+	(void)state;
+	for (unsigned i = 0; i < array_size(policies); i++) {
+		args.policy = policies[i];
+		args.policy.zero_on_free = USLUB_POLICY_ON;
+		begin_with(&gated, args);
+		for (unsigned round = 0; round < 3; round++)
+			zero_round(objects, 60);
+		if (policies[i].rcu_stash)
+			assert_true(S(stash_put) > 0);
+		unit_equal(uslub_cache_destroy(c), 0);
+	}
+}
+
 /* Empty sheaves come from the barn; matured ones beyond its limits are freed. */
 static void test_counts_of_sheaves(void **state)
 {
@@ -1211,6 +1262,7 @@ int main(int argc, char **argv)
 {
 	static const struct unit_test tests[] = {
 		UNIT_TEST(test_counts, UNIT_BOTH),
+		UNIT_TEST(test_zero_on_free, UNIT_BOTH),
 		UNIT_TEST(test_counts_of_sheaves, UNIT_BOTH),
 		UNIT_TEST(test_reuse, UNIT_BOTH),
 		UNIT_TEST(test_age, UNIT_BOTH),

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The second free of an object finds it at the head of its slab's chain, whose link the zeros have wiped out.
+ *
+ * Expect: abort
+ * Expect: stderr ^uslub: cache victim: object 0x[0-9a-f]+ was freed twice$
+ */
+#include "misuse.h"
+
+static void scenario(bool fault)
+{
+	struct uslub_cache *c = zeroing("victim", NOSHEAF);
+	void *o[3];
+
+	need(!uslub_cache_alloc_bulk(c, 0, 3, o));
+	uslub_cache_free(c, o[1]);
+	if (fault) {
+		blame(o[1]);
+		uslub_cache_free(c, o[1]);
+		return;
+	}
+	uslub_cache_free(c, o[0]);
+	uslub_cache_free(c, o[2]);
+	destroy(c);
+}
+
+int main(void)
+{
+	return misuse(scenario);
+}
