@@ -43,9 +43,9 @@
  * 5. Locking
  *    One lock per node (RANK_SUPPLY) over lists, blocks and segments. It is not held over system calls:
  *    blocks that are claimed and runs that are being given back are in a state of their own.
- *    supply_page_of() takes no lock: a used run's byte and descriptor do not change while it is used, unless
- *    its owner makes it longer or shorter, nor does its segment go away.
- *    Of an address that is in no used run, which only a misuse asks for, it may read a segment's head while
+ *    supply_page_of() and supply_tag_of() take no lock: a used run's bytes and descriptor do not change while
+ *    it is used, unless its owner makes it longer or shorter, nor does its segment go away.
+ *    Of an address that is in no used run, which only a misuse asks for, they may read a segment's head while
  *    somebody gives that segment up: the bit is cleared before the unmapping, but may have been read
  *    before that. The read then faults, where otherwise a message would have ended the process; or finds
  *    what was mapped there since, which is a descriptor only by the strangest chance. Heads that stay
@@ -402,7 +402,7 @@ static void range_mark(struct segment *seg, const struct page *head, unsigned fr
 	}
 }
 
-/* Counts pages that come to be used; the blocks that are full by that, and were not. */
+/* Counts pages that come to be used; those of their blocks that are full now. */
 static uint32_t range_count(struct supply_node *n, struct segment *seg, unsigned from, unsigned to)
 {
 	uint32_t full = 0;
@@ -981,7 +981,7 @@ static void run_end(struct segment *seg, struct page *page, unsigned to)
 	page->pages = (uint16_t)(to - from);
 }
 
-/* Under the lock, which may be dropped meanwhile. The blocks that are full by it, and were not. */
+/* Under the lock, which may be dropped meanwhile. `full`: the blocks that are to have huge pages now. */
 static bool run_grow(struct supply_node *n, struct page *page, unsigned to, uint32_t *full)
 {
 	struct claim c = {

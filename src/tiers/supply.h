@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The page supply: runs of 2^order pages. The theory of operation opens supply.c. */
+/* The page supply: runs of pages. The theory of operation opens supply.c. */
 #ifndef USLUB_TIERS_SUPPLY_H
 #define USLUB_TIERS_SUPPLY_H
 
@@ -43,7 +43,7 @@ struct page {
 	uint8_t dirty; /* enum page_content; of a used run: as it was handed out */
 	uint8_t node;
 	uint16_t index; /* in its segment */
-	uint16_t pages; /* of a used run */
+	uint16_t pages; /* of a used run; 0 in the descriptors of its later parts */
 	union {
 		struct list link; /* of free runs */
 		uint64_t client[7];
