@@ -4,9 +4,9 @@
  *
  * 1. Start
  *    The first of all comes before the library's constructor, perhaps. It maps the page of slots of each CPU, fills
- *    the tables, and then opens the fast paths. They load the limit before the pages' address, in a sequence that
- *    a membarrier aborts: so between setting the one and the other there is a membarrier, and a sequence that has
- *    seen the limit sees the address.
+ *    the tables, and then opens the fast paths. They load a tag and the limit before the pages' address, and a
+ *    membarrier orders all of them: so between setting the address and the others there is one, and who has seen
+ *    them sees the address.
  *
  * 2. Limits
  *    What a class keeps is bounded in bytes as well as in objects: large objects have small lists, or an idle class
@@ -45,10 +45,10 @@ static bool start(void)
 	plat_store(&malloc_fast.slots, arena_alloc(max(bytes, SLOTS_LEAST)));
 	if (!malloc_fast.slots)
 		return false;
-	fill_tags();
 	/* Refused by a sandbox: all goes by the slow paths. */
 	if (plat_membarrier())
 		return true;
+	fill_tags();
 	plat_store_release(&malloc_fast.push_cpus, plat_nnodes() == 1 ? plat_seq_limit : 0);
 	plat_store_release(&malloc_fast.pop_cpus, plat_seq_limit);
 	return true;

@@ -6,7 +6,8 @@
  *    A size up to 32 KiB has a tag, by a table in steps of 16 bytes (256 from 1 KiB on); CPU and tag make the
  *    address of a slot, from which the sequence of uslub_cache_alloc() pops. Whatever is not as usual (the cache
  *    is not there yet, its sheaf is empty, the size is larger) comes out as NULL and goes on in alloc_rest(),
- *    which asks. Larger sizes are runs of pages or mappings (large.c).
+ *    which asks. Larger sizes are runs of pages or mappings (large.c). Before the start of all no size has a tag:
+ *    no sequence may be tried, since where a thread's struct rseq lies is not known.
  *
  * 2. Free
  *    The supply keeps a tag for each page. From an address it takes a test of the segments' bitmap and one byte
@@ -61,8 +62,11 @@ static always_inline unsigned tag_of_size(size_t size)
 
 static always_inline void *alloc_fast(size_t size)
 {
-	return seq_pop_at(&malloc_fast.slots, &malloc_fast.pop_cpus,
-			  SLOT_OF_TAG(tag_of_size(size)));
+	unsigned tag = tag_of_size(size);
+
+	if (unlikely(!tag))
+		return NULL;
+	return seq_pop_at(&malloc_fast.slots, &malloc_fast.pop_cpus, SLOT_OF_TAG(tag));
 }
 
 void *uslub_malloc(size_t size)
@@ -162,8 +166,10 @@ static noinline void free_rest(void *p, unsigned flags)
 
 static always_inline bool free_fast(void *p)
 {
-	return seq_push_at(&malloc_fast.slots, &malloc_fast.push_cpus,
-			   SLOT_OF_TAG(supply_tag_of(p)), p) == SEQ_DONE;
+	unsigned tag = supply_tag_of(p);
+
+	return likely(tag) && seq_push_at(&malloc_fast.slots, &malloc_fast.push_cpus,
+					  SLOT_OF_TAG(tag), p) == SEQ_DONE;
 }
 
 void uslub_free(void *p)
