@@ -10,17 +10,13 @@
 static void scenario(bool fault)
 {
 	struct uslub_cache *c = zeroing("victim", NOSHEAF);
-	void *o[3];
+	void *o[4], *first;
 
-	need(!uslub_cache_alloc_bulk(c, 0, 3, o));
-	uslub_cache_free(c, o[1]);
-	if (fault) {
-		blame(o[1]);
-		uslub_cache_free(c, o[1]);
-		return;
-	}
-	uslub_cache_free(c, o[0]);
-	uslub_cache_free(c, o[2]);
+	need(!uslub_cache_alloc_bulk(c, 0, 4, o));
+	first = o[0];
+	uslub_cache_free_bulk(c, 3, o);
+	blame(first);
+	uslub_cache_free_nolock(c, fault ? first : o[3]);
 	destroy(c);
 }
 

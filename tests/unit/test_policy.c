@@ -291,6 +291,15 @@ static void test_bad_args(void **state)
 	bad_args((struct uslub_policy){ .rcu_limit = 1099511627777 });
 }
 
+/* What a child says of its caches. */
+static void try_caches(void (*print)(void *), char *env, const char *wanted)
+{
+	char text[1000];
+
+	unit_equal(unit_child(print, env, text, sizeof(text), unit_scaled(200)), 0);
+	assert_string_equal(text, wanted);
+}
+
 static int print_hardened(struct uslub_cache *c, void *arg)
 {
 	(void)arg;
@@ -319,14 +328,6 @@ static void hardened_child(void *arg)
 	uslub_for_each_cache(print_hardened, NULL);
 }
 
-static void try_hardened(char *env, const char *wanted)
-{
-	char text[1000];
-
-	unit_equal(unit_child(hardened_child, env, text, sizeof(text), unit_scaled(200)), 0);
-	assert_string_equal(text, wanted);
-}
-
 /* Sheaves are not worth zeros. */
 static void test_hardening(void **state)
 {
@@ -334,10 +335,12 @@ static void test_hardening(void **state)
 			    "slab-random=1" };
 
 	(void)state;
-	try_hardened(NULL, "sheaf-boot \nsheaf-512 \na \nb \n");
-	try_hardened(env[0], "sheaf-boot random\nsheaf-512 random\na random zero\nb  zero\n");
-	try_hardened(env[1], "sheaf-boot \nsheaf-512 \na \nb  zero\n");
-	try_hardened(env[2], BAD("slab-random=1") "sheaf-boot \nsheaf-512 \na \nb \n");
+	try_caches(hardened_child, NULL, "sheaf-boot \nsheaf-512 \na \nb \n");
+	try_caches(hardened_child, env[0],
+		   "sheaf-boot random\nsheaf-512 random\na random zero\nb  zero\n");
+	try_caches(hardened_child, env[1], "sheaf-boot \nsheaf-512 \na \nb  zero\n");
+	try_caches(hardened_child, env[2],
+		   BAD("slab-random=1") "sheaf-boot \nsheaf-512 \na \nb \n");
 }
 
 /* Caches of sheaves keep their own capacity, whatever the environment says about all caches. */
@@ -357,22 +360,14 @@ static void internal_child(void *arg)
 	uslub_for_each_cache(print_internal, NULL);
 }
 
-static void try_internal(char *env, const char *wanted)
-{
-	char text[1000];
-
-	unit_equal(unit_child(internal_child, env, text, sizeof(text), unit_scaled(200)), 0);
-	assert_string_equal(text, wanted);
-}
-
 static void test_internal_caches(void **state)
 {
 	char env[3][40] = { "sheaf-capacity=5", "*:sheaf-capacity=60", "sheaf-capacity=none" };
 
 	(void)state;
-	try_internal(env[0], "sheaf-boot 0\nsheaf-128 28\n");
-	try_internal(env[1], "sheaf-boot 0\nsheaf-512 28\n");
-	try_internal(env[2], "");
+	try_caches(internal_child, env[0], "sheaf-boot 0\nsheaf-128 28\n");
+	try_caches(internal_child, env[1], "sheaf-boot 0\nsheaf-512 28\n");
+	try_caches(internal_child, env[2], "");
 }
 
 int main(int argc, char **argv)
