@@ -97,7 +97,7 @@ static bool used_is(void *arg)
 static void wait_used(size_t used)
 {
 	for (unsigned tag = TAG_CLASS; tag < TAG_RUN; tag++)
-		if (malloc_caches[tag]->nslots)
+		if (malloc_caches[tag])
 			uslub_cache_barrier_rcu(malloc_caches[tag]);
 	if (!unit_wait(used_is, &used))
 		fail_msg("%zu bytes are used, not %zu", info().used, used);
