@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <stdbool.h>
 
+#define CHILD_TOOL_FAILED    125 /* who should run it failed himself */
 #define CHILD_NOT_EXECUTABLE 126
 #define CHILD_NOT_FOUND	     127
 #define CHILD_BY_SIGNAL	     128 /* and the number of the signal */

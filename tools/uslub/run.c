@@ -26,9 +26,6 @@
 #include "snapshot_process.h"
 #include "tool.h"
 
-/* As of env(1) and timeout(1): this program itself failed. */
-#define RUN_FAILED 125
-
 #define MALLOC_LIBRARY "libuslub-malloc.so"
 
 #define LOOK_S 1
@@ -326,7 +323,7 @@ static int prepare(const struct arguments *a, int *fd)
 	*fd = export_create();
 	if (*fd < 0) {
 		tool_error("cannot make memory for statistics: %s", strerror(errno));
-		return RUN_FAILED;
+		return CHILD_TOOL_FAILED;
 	}
 	value = tool_format("fd:%d", *fd);
 	setenv("USLUB_EXPORT", value, 1);
@@ -347,7 +344,7 @@ int command_run(int argc, char **argv)
 	bool wanted;
 	int fd, status;
 
-	argp_err_exit_status = RUN_FAILED;
+	argp_err_exit_status = CHILD_TOOL_FAILED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &arguments);
 	wanted = arguments.stats || arguments.output;
 	status = prepare(&arguments, &fd);
@@ -364,7 +361,7 @@ int command_run(int argc, char **argv)
 				   "statistics",
 				   arguments.command[0]);
 	} else if (wanted && report(&arguments, &reader, &looker) && !status) {
-		status = RUN_FAILED;
+		status = CHILD_TOOL_FAILED;
 	}
 	export_close(&reader);
 	snapshot_free(looker.latest);
