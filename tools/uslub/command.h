@@ -13,6 +13,7 @@ int command_bench_worker(int argc, char **argv);
 int command_diff(int argc, char **argv);
 int command_info(int argc, char **argv);
 int command_map(int argc, char **argv);
+int command_record(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_sim(int argc, char **argv);
 int command_snapshot(int argc, char **argv);

@@ -25,6 +25,7 @@ static const struct command commands[] = {
 	{ "diff", "show what changed in caches from one reading to another", command_diff },
 	{ "info", "tell what the caches of a process or of the kernel hold", command_info },
 	{ "map", "show how full each slab of a cache is", command_map },
+	{ "record", "run a program and write a trace of its allocations", command_record },
 	{ "run", "run a program so that its caches can be seen", command_run },
 	{ "sim", "run workloads on a simulated machine of up to 384 CPUs", command_sim },
 	{ "snapshot", "write the statistics of a process or of the kernel to a file",
