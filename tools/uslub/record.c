@@ -101,40 +101,23 @@ static const struct argp argp = {
 
 /* ---- the library ---------------------------------------------------------------------------------- */
 
-/* Beside this program where both were built, else where libraries are installed; or NULL after a message. */
-static char *find_recorder(void)
-{
-	char self[4096], *path;
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-
-	if (n > 0) {
-		self[n] = '\0';
-		path = tool_format("%s/%s", dirname(self), RECORDER);
-		if (!access(path, R_OK))
-			return path;
-		free(path);
-	}
-	path = tool_format("%s/%s", USLUB_LIB_DIR, RECORDER);
-	if (!access(path, R_OK))
-		return path;
-	free(path);
-	tool_error("the library " RECORDER " is missing: it is neither beside uslub nor in %s",
-		   USLUB_LIB_DIR);
-	return NULL;
-}
-
 static int preload(void)
 {
-	const char *others = getenv("LD_PRELOAD");
-	char *recorder = find_recorder(), *value;
+	char *recorder = tool_installed(".", USLUB_LIB_DIR, RECORDER, R_OK), *value;
+	int error = -1;
 
 	if (!recorder)
 		return -1;
-	value = tool_format("%s%s%s", recorder, others && *others ? ":" : "", others ? others : "");
-	setenv("LD_PRELOAD", value, 1);
+	value = child_preload(recorder);
+	/* the loader would take it for several names */
+	if (strpbrk(recorder, ": "))
+		tool_error("the loader preloads nothing with a blank or a colon in its path: %s",
+			   recorder);
+	else
+		error = setenv("LD_PRELOAD", value, 1);
 	free(value);
 	free(recorder);
-	return 0;
+	return error;
 }
 
 /* ---- the spool ------------------------------------------------------------------------------------ */
