@@ -88,13 +88,11 @@ static const struct argp argp = {
 	.options = options,
 	.parser = parse_option,
 	.args_doc = "[--] PROGRAM [ARG...]",
-	.doc = "Run a program and write a trace of what it asks of malloc, which `uslub bench "
-	       "trace' runs on any allocator.\v"
+	.doc = "Run a program and write a trace of what it asks of malloc.\v"
 	       "Processes that the program forks are not recorded; what it executes in its own "
 	       "place is, from there on.\n\n"
-	       "Examples:\n"
-	       "  uslub record -o server.trace -- ./server --port 8080\n"
-	       "  uslub bench trace --file server.trace --allocator glibc,jemalloc\n\n"
+	       "Example:\n"
+	       "  uslub record -o server.trace -- ./server --port 8080\n\n"
 	       "Exit status: that of the program; 125 if `uslub record' itself fails, 126 if the "
 	       "program cannot be executed, 127 if it is not found, 128+N if signal N ends it.",
 };

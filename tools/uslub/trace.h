@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Traces: files with what a program asked of malloc, as `uslub record` writes and `uslub bench trace` reads
- * them. docs/TRACE-FORMAT.md describes the format.
+ * Traces: files with what a program asked of malloc, as `uslub record` writes them. docs/TRACE-FORMAT.md describes the format.
  *
  * A trace is about objects, not addresses: an object has a small number from its allocation to its free, also
  * when realloc() moves it, and another one gets the number afterwards.
