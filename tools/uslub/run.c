@@ -331,7 +331,7 @@ static int prepare(const struct arguments *a, int *fd)
 		setenv("USLUB_POLICY", a->policy, 1);
 	free(value);
 	if (!a->no_malloc && preload_into(a->command[0]))
-		return RUN_FAILED;
+		return CHILD_TOOL_FAILED;
 	return 0;
 }
 
