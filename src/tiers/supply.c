@@ -25,8 +25,10 @@
  *    A run grows in the same way by what follows it, be it free runs or uncommitted blocks.
  *
  * 3. Back to the system
- *    Whoever frees and finds more than the reserve of dirty pages gives runs back, largest first, until
- *    half the reserve is left; runs below 64 KiB stay, for they would only split mappings. A whole block
+ *    Whoever frees and finds that for 200 ms there have been more dirty pages than the reserve, or that there
+ *    are more than the largest reserve, gives runs back, largest first, until half the reserve is left; without
+ *    the patience, what a program grows and shrinks by in a few milliseconds would be faulted in again and again.
+ *    Runs below 64 KiB stay, for they would only split mappings. A whole block
  *    is given up together with its descriptors and becomes uncommitted; a segment without committed
  *    blocks is unmapped, but for one. What the system does not take back, since it is locked, is kept
  *    like a run that was given back, but known to have content: who allocates learns whether his run is
@@ -65,6 +67,7 @@
 #define RESERVE_PART	  64
 #define PEEK_TRIES	  1000
 #define PEAK_NS		  1000000000ull
+#define PATIENCE_NS	  200000000ull
 
 struct block {
 	bool huge;
@@ -94,6 +97,8 @@ struct supply_node {
 	struct list segments;
 	size_t peak, last_peak; /* pages used, in this second and in the one before */
 	uint64_t peak_since;
+	uint64_t over_since; /* since when there is more than the reserve; 0: there was not */
+	uint64_t looked;     /* when that was looked at last */
 } cacheline;
 
 static struct supply_node nodes[PLAT_MAX_NODES];
@@ -936,20 +941,34 @@ static size_t reserve_pages(struct supply_node *n)
 	return min(swing, RESERVE_MOST >> supply_page_shift) + n->figures.used / RESERVE_PART;
 }
 
+/* What is beyond the reserve is given up when it has been so for a while, or is very much. In the quiet it has. */
+static void purge(struct supply_node *n)
+{
+	size_t most = (RESERVE_MOST >> supply_page_shift) + n->figures.used / RESERVE_PART;
+	size_t reserve = reserve_pages(n);
+	uint64_t now = plat_now();
+
+	if (n->figures.dirty <= reserve)
+		n->over_since = 0;
+	else if (!n->over_since)
+		n->over_since = n->looked;
+	n->looked = now;
+	if (n->figures.dirty <= reserve ||
+	    (n->figures.dirty <= most && now - n->over_since < PATIENCE_NS))
+		return;
+	n->over_since = 0;
+	purge_down_to(n, reserve / 2);
+}
+
 /* A range that was used becomes free. The lock is dropped meanwhile. */
 static void give_back(struct supply_node *n, struct segment *seg, unsigned from, unsigned to)
 {
-	size_t reserve;
-
 	memset(&seg->order_of[from], 0, to - from);
 	set_tags(seg, from, to, 0);
 	range_uncount(n, seg, from, to);
 	range_release(n, seg, from, to, PAGE_DIRTY);
-	if (n->figures.dirty <= RESERVE_LEAST >> supply_page_shift)
-		return;
-	reserve = reserve_pages(n);
-	if (n->figures.dirty > reserve)
-		purge_down_to(n, reserve / 2);
+	if (n->figures.dirty > RESERVE_LEAST >> supply_page_shift)
+		purge(n);
 }
 
 void supply_free_pages(struct page *page, size_t pages)

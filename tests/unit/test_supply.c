@@ -626,6 +626,46 @@ static void test_reserve_least(void **state)
 	unit_equal(usage().dirty, 2 * MiB);
 }
 
+static uint64_t later; /* how much the clock is ahead */
+
+uint64_t __real_plat_now(void);
+uint64_t __wrap_plat_now(void);
+
+uint64_t __wrap_plat_now(void)
+{
+	return __real_plat_now() + later;
+}
+
+static void free_something_after(uint64_t ns)
+{
+	later += ns;
+	supply_free(alloc(0));
+}
+
+/* What is beyond the reserve for a short while is not given back. */
+static void test_reserve_patience(void **state)
+{
+	struct page *runs[6];
+
+	(void)state;
+	/* The second time they were in use a moment ago. */
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < array_size(runs); i++)
+			runs[i] = alloc(supply_max_order());
+		for (unsigned i = round; i < array_size(runs); i++)
+			supply_free(runs[i]);
+	}
+	for (unsigned i = 0; i < 22; i++) { /* until the height is forgotten */
+		unit_equal(usage().dirty, 10 * MiB);
+		free_something_after(100000000);
+	}
+	unit_equal(usage().dirty, 10 * MiB);
+	free_something_after(60000000);
+	unit_equal(usage().dirty, 10 * MiB);
+	free_something_after(60000000);
+	unit_equal(usage().dirty, 2 * MiB);
+}
+
 /* ---- runs of any length --------------------------------------------------------------------------- */
 
 static void check_client_zero(const struct page *page)
@@ -1825,6 +1865,7 @@ int main(int argc, char **argv)
 		UNIT_TEST(test_locked, UNIT_SHARED),
 		UNIT_TEST(test_segments_go, UNIT_SHARED),
 		UNIT_TEST(test_reserve_most, UNIT_SHARED),
+		UNIT_TEST(test_reserve_patience, UNIT_SHARED),
 		UNIT_TEST(test_reserve_least, UNIT_SHARED),
 		UNIT_TEST(test_lengths, UNIT_SHARED),
 		UNIT_TEST(test_no_lengths, UNIT_SHARED),
