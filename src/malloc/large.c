@@ -5,7 +5,7 @@
  * 1. Runs
  *    Up to 32 MiB (or an alignment of that much) it is a run of pages of the supply, tagged TAG_RUN. Sizes are
  *    rounded up to eight steps in a doubling, so that few reallocs do anything and the supply cuts few buddies
- *    off. A run grows in place where the pages behind it are free.
+ *    off. A run of some MiB grows in place where the pages behind it are free.
  *
  * 2. Mappings
  *    Beyond that it is a mapping of its own, which realloc moves by mremap(2) without copying. It begins at a
@@ -24,10 +24,11 @@
 #include <string.h>
 #include "malloc/internal.h"
 
-#define SLOT_SIZE    SEGMENT_SIZE
-#define SLOT_BITS    SUPPLY_SLOTS
-#define RUN_STEPS    8u
-#define MAPPING_MOST ((size_t)1 << 62)
+#define SLOT_SIZE      SEGMENT_SIZE
+#define SLOT_BITS      SUPPLY_SLOTS
+#define RUN_STEPS      8u
+#define GROWS_IN_PLACE BLOCK_SIZE
+#define MAPPING_MOST   ((size_t)1 << 62)
 
 struct mapping {
 	uint64_t word; /* of the address of its memory */
@@ -304,13 +305,20 @@ void *large_alloc(size_t size, size_t align, unsigned flags)
 	return flags & USLUB_NOWAIT ? NULL : mapping_alloc(size, align);
 }
 
+/* A small run moves when it grows: it would spread over pages that nobody has used yet. */
+static bool may_resize(const struct page *run, size_t pages)
+{
+	return pages <= SUPPLY_PAGES_MAX &&
+	       (pages <= run->pages || run_bytes(run) >= GROWS_IN_PLACE);
+}
+
 void *large_realloc(void *p, size_t size)
 {
 	struct page *run = run_at(p);
 	struct mapping *m = run ? NULL : mapping_at(p);
 	size_t pages = rounded(pages_of(size));
 
-	if (run && pages <= SUPPLY_PAGES_MAX && run_resize(run, pages))
+	if (run && may_resize(run, pages) && run_resize(run, pages))
 		return p;
 	if (m && pages > SUPPLY_PAGES_MAX)
 		return mapping_resize(m, p, size);
