@@ -34,6 +34,8 @@ struct heap {
  * @reserve: makes sure that @take succeeds n times; returns a handle, or NULL
  * @take: an object out of a reservation, or NULL where the family cannot reserve and has no memory
  * @unreserve: gives a reservation back, with what is left in it
+ * @malloc, @calloc, @realloc: as those of the C library, of any size; what they return is freed by @free.
+ *	For the workloads of workloads_general.def, which only a family that has them can run
  */
 struct alloc_ops {
 	void *(*alloc)(struct heap heap);
@@ -42,6 +44,9 @@ struct alloc_ops {
 	void *(*reserve)(struct heap heap, unsigned n);
 	void *(*take)(struct heap heap, void *reservation);
 	void (*unreserve)(struct heap heap, void *reservation);
+	void *(*malloc)(struct heap heap, size_t size);
+	void *(*calloc)(struct heap heap, size_t n, size_t size);
+	void *(*realloc)(struct heap heap, void *object, size_t size);
 };
 
 #endif /* WORKLOADS_ALLOC_OPS_H */

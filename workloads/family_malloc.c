@@ -3,10 +3,13 @@
  * The workloads on malloc and free, with liburcu's call_rcu for deferred frees: what a program does
  * that has no object caches. It cannot reserve, so a reservation is nothing and taking from it may
  * fail.
+ *
+ * It is the one family that has sizes of all kinds, and so the one that runs workloads_general.def.
  */
 #include <stdlib.h>
 #include <urcu/urcu-memb.h>
 #include "instantiate.h"
+#include "steps_general.h"
 
 /*
  * Where the callback's head lies in an object: behind the two words that a reader may still look
@@ -57,6 +60,24 @@ static inline void ops_unreserve(struct heap heap, void *reservation)
 	(void)reservation;
 }
 
+static inline void *ops_malloc(struct heap heap, size_t size)
+{
+	(void)heap;
+	return malloc(size);
+}
+
+static inline void *ops_calloc(struct heap heap, size_t n, size_t size)
+{
+	(void)heap;
+	return calloc(n, size);
+}
+
+static inline void *ops_realloc(struct heap heap, void *object, size_t size)
+{
+	(void)heap;
+	return realloc(object, size);
+}
+
 static const struct alloc_ops ops = {
 	.alloc = ops_alloc,
 	.free = ops_free,
@@ -64,15 +85,24 @@ static const struct alloc_ops ops = {
 	.reserve = ops_reserve,
 	.take = ops_take,
 	.unreserve = ops_unreserve,
+	.malloc = ops_malloc,
+	.calloc = ops_calloc,
+	.realloc = ops_realloc,
 };
 
 #define WORKLOAD(name, ...) WL_INSTANCE(name, malloc, &ops)
+#define GENERAL(name, ...)  WL_INSTANCE(name, malloc, &ops)
 #include "workloads.def"
+#include "workloads_general.def"
+#undef GENERAL
 #undef WORKLOAD
 
 static const struct wl_code code[WL_COUNT] = {
 #define WORKLOAD(name, ...) WL_CODE(name, malloc)
+#define GENERAL(name, ...)  WL_CODE(name, malloc)
 #include "workloads.def"
+#include "workloads_general.def"
+#undef GENERAL
 #undef WORKLOAD
 };
 

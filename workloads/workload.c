@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "steps.h"
+#include "steps_general.h"
 #include "workload.h"
 
 #define WL_NO_LATENCIES	      NULL
@@ -41,16 +42,54 @@ static const struct wl_latency statread_latencies[] = {
 	{                                                                                          \
 		return name##_slots(params);                                                       \
 	}
+#define GENERAL(name, ...) WORKLOAD(name, )
 #include "workloads.def"
+#include "workloads_general.def"
+#undef GENERAL
 #undef WORKLOAD
 
-/* In the order of enum wl_id, since both come from the list. */
+/* In the order of enum wl_id, since both come from the lists. */
 const struct workload wl_workloads[WL_COUNT] = {
 #define WORKLOAD(name, unit, cache, size, min_size, align, capacity, slab_objects, chunk, flags,   \
 		 variants, more, latencies, help)                                                  \
-	{ WL_##name,	#name, unit,  cache,	size, min_size,	 align, capacity,                  \
-	  slab_objects, chunk, flags, variants, more, latencies, help,	name##_slots_entry },
+	{ WL_##name,                                                                               \
+	  #name,                                                                                   \
+	  unit,                                                                                    \
+	  cache,                                                                                   \
+	  size,                                                                                    \
+	  min_size,                                                                                \
+	  align,                                                                                   \
+	  capacity,                                                                                \
+	  slab_objects,                                                                            \
+	  chunk,                                                                                   \
+	  flags,                                                                                   \
+	  variants,                                                                                \
+	  more,                                                                                    \
+	  latencies,                                                                               \
+	  help,                                                                                    \
+	  name##_slots_entry,                                                                      \
+	  0 },
+#define GENERAL(name, unit, min_size, size, live, chunk, flags, help)                              \
+	{ WL_##name,                                                                               \
+	  #name,                                                                                   \
+	  unit,                                                                                    \
+	  NULL,                                                                                    \
+	  size,                                                                                    \
+	  min_size,                                                                                \
+	  0,                                                                                       \
+	  0,                                                                                       \
+	  0,                                                                                       \
+	  chunk,                                                                                   \
+	  WL_GENERAL | (flags),                                                                    \
+	  WL_NO_VARIANTS,                                                                          \
+	  WL_ONE_CACHE,                                                                            \
+	  WL_NO_LATENCIES,                                                                         \
+	  help,                                                                                    \
+	  name##_slots_entry,                                                                      \
+	  live },
 #include "workloads.def"
+#include "workloads_general.def"
+#undef GENERAL
 #undef WORKLOAD
 };
 

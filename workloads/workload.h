@@ -3,7 +3,8 @@
  * Workloads: what threads do to an allocator, apart from how they are run and measured.
  *
  * 1. A workload is a description (struct workload) and four functions: slots, setup, run and
- *    finish. All are listed in workloads.def; the functions are in steps.h.
+ *    finish. All are listed in workloads.def; the functions are in steps.h. Those whose objects have
+ *    sizes of all kinds are in workloads_general.def and steps_general.h.
  * 2. A family of allocators (struct wl_family) is a way to call an allocator: uslub's interface,
  *    malloc and call_rcu, the same with batches made by hand, or the floor. Each instantiates all
  *    functions over its own operations, so that they are direct calls. Which malloc serves is the
@@ -30,19 +31,25 @@ struct wl_thread;
 /* How many caches a workload may have. */
 #define WL_CACHES 2u
 
-/* What a workload needs; see workloads.def. */
-#define WL_RCU	   0x1u
-#define WL_PAIRS   0x2u
-#define WL_STEADY  0x4u
-#define WL_READERS 0x8u
-#define WL_GROUPS  0x10u
-#define WL_STATS   0x20u
+/* What a workload needs; see workloads.def and workloads_general.def. */
+#define WL_RCU	      0x1u
+#define WL_PAIRS      0x2u
+#define WL_STEADY     0x4u
+#define WL_READERS    0x8u
+#define WL_GROUPS     0x10u
+#define WL_STATS      0x20u
+#define WL_GENERAL    0x40u
+#define WL_SHARED     0x80u
+#define WL_SUCCESSION 0x100u
 
 #define WL_NO_SHEAVES UINT32_MAX /* as a sheaf capacity */
 
 enum wl_id {
 #define WORKLOAD(name, ...) WL_##name,
+#define GENERAL(name, ...)  WL_##name,
 #include "workloads.def"
+#include "workloads_general.def"
+#undef GENERAL
 #undef WORKLOAD
 	WL_COUNT
 };
@@ -62,7 +69,9 @@ enum wl_transport {
 /*
  * struct wl_params - how a workload is run; the same for all its threads
  * @workload: which one
- * @size: bytes of an object
+ * @size: bytes of an object; with WL_GENERAL the most
+ * @min_size: with WL_GENERAL the least bytes of an object
+ * @live: with WL_GENERAL how many objects a thread has at a time
  * @align: alignment asked of the cache, or 0
  * @capacity: sheaf capacity asked of the cache, or 0, or WL_NO_SHEAVES
  * @burst: objects of a burst
@@ -77,6 +86,8 @@ enum wl_transport {
 struct wl_params {
 	const struct workload *workload;
 	size_t size;
+	size_t min_size;
+	unsigned live;
 	size_t align;
 	unsigned capacity;
 	unsigned burst;
@@ -98,7 +109,8 @@ struct wl_cache {
 };
 
 /*
- * struct workload - the description of a workload; the members are those of workloads.def
+ * struct workload - the description of a workload; the members are those of the lists
+ * @cache: NULL with WL_GENERAL
  * @more: further caches, up to one without a name; or NULL
  * @latencies: the histograms it fills, up to one without a name; or NULL
  * @slots: how many pointers a thread needs in wl_thread.slots
@@ -120,6 +132,7 @@ struct workload {
 	const struct wl_latency *latencies;
 	const char *help;
 	unsigned (*slots)(const struct wl_params *params);
+	unsigned live;
 };
 
 extern const struct workload wl_workloads[WL_COUNT];
@@ -150,12 +163,31 @@ struct wl_group {
 };
 
 /*
+ * Pointers that any thread may put and take, in as many places for each thread. What is in a place is
+ * exchanged for something else in one step, so that nobody ever waits.
+ */
+#define WL_PLACES 64u
+
+/*
+ * struct wl_shared - what the threads of a WL_SHARED workload have in common
+ * @threads: how many there are
+ * @places: WL_PLACES for each of them, each thread's in a row
+ */
+struct wl_shared {
+	unsigned threads;
+	void *places[];
+};
+
+/*
  * struct wl_thread - one thread of a running workload
  * @heaps: one for each cache; set by the driver and the family's thread_open
  * @params: set by the driver
  * @slots: zeroed array of workload->slots() pointers, set by the driver
  * @ring: of a WL_PAIRS workload, shared with the other thread of the pair, set by the driver
  * @group: of a WL_GROUPS workload, set by the driver
+ * @shared: of a WL_SHARED workload, set by the driver
+ * @retire: set by a step of a WL_SUCCESSION workload that returns: the next one is to be run by a new
+ *          thread of the system, which has all that is here, when this one has ended
  * @index: number of the thread from 0, set by the driver; with WL_PAIRS and WL_GROUPS odd ones consume
  * @random: state of the thread's random sequence, seeded by the driver from the index only
  * @put, @got: positions in @slots of the workloads that use it as a queue
@@ -173,6 +205,8 @@ struct wl_thread {
 	void **slots;
 	struct wl_ring *ring;
 	struct wl_group *group;
+	struct wl_shared *shared;
+	bool retire;
 	unsigned index;
 	uint64_t random;
 	uint64_t put;
@@ -206,7 +240,7 @@ struct wl_code {
  * @thread_close: ends it, after finish, in any thread
  * @settle: waits until all deferred frees are done; all threads stand still meanwhile
  * @close: ends the shared part; 0 or -errno (-EBUSY when objects are missing)
- * @code: the workloads
+ * @code: the workloads; one that the family cannot run has no functions, see wl_can_run()
  *
  * Members that a family does not need are NULL.
  */
@@ -219,6 +253,14 @@ struct wl_family {
 	int (*close)(struct heap *heap);
 	const struct wl_code *code; /* by enum wl_id */
 };
+
+/*
+ * wl_can_run - whether a family has the operations that a workload needs
+ */
+static inline bool wl_can_run(const struct wl_family *family, const struct workload *workload)
+{
+	return family->code[workload->id].run;
+}
 
 extern const struct wl_family wl_family_uslub;
 extern const struct wl_family wl_family_malloc;

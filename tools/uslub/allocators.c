@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "allocators.h"
 #include "tool.h"
 
 const struct allocator allocators[] = {
-#define ALLOCATOR(name, family, library, preload, package, help)                                   \
-	{ name, &wl_family_##family, library, preload, package, help },
+#define ALLOCATOR(name, family, library, origin, package, help)                                    \
+	{ name, &wl_family_##family, library, ALLOCATOR_##origin, package, help, false },
 #include "allocators.def"
 #undef ALLOCATOR
 };
@@ -19,14 +20,14 @@ const unsigned allocators_count = TOOL_COUNT(allocators);
 #define BATCH_PREFIX "batch+"
 
 static struct allocator *make(const char *name, const struct wl_family *family, const char *library,
-			      bool preload, const char *package)
+			      enum allocator_origin origin, const char *package)
 {
 	struct allocator *allocator = tool_alloc(1, sizeof(*allocator));
 
 	allocator->name = tool_copy(name);
 	allocator->family = family;
 	allocator->library = library ? tool_copy(library) : NULL;
-	allocator->preload = preload;
+	allocator->origin = origin;
 	allocator->package = package;
 	return allocator;
 }
@@ -47,9 +48,27 @@ static struct allocator *find_batch(const char *name)
 	struct allocator *allocator = NULL;
 
 	if (inner && inner->family == &wl_family_malloc)
-		allocator = make(name, &wl_family_batch, inner->library, inner->preload,
+		allocator = make(name, &wl_family_batch, inner->library, inner->origin,
 				 inner->package);
+	if (allocator)
+		allocator->missing = inner->missing;
 	allocator_free(inner);
+	return allocator;
+}
+
+/* A library of this project goes by its path from here on. */
+static struct allocator *locate(struct allocator *allocator)
+{
+	char *path;
+
+	if (allocator->origin != ALLOCATOR_PROJECT)
+		return allocator;
+	path = tool_installed("../src", USLUB_LIB_DIR, allocator->library, R_OK);
+	allocator->missing = !path;
+	if (path) {
+		free((char *)allocator->library);
+		allocator->library = path;
+	}
 	return allocator;
 }
 
@@ -61,9 +80,10 @@ struct allocator *allocator_find(const char *name)
 		const struct allocator *a = &allocators[i];
 
 		if (!strcmp(a->name, name))
-			return make(name, a->family, a->library, a->preload, a->package);
+			return locate(make(name, a->family, a->library, a->origin, a->package));
 	}
-	return strchr(name, '/') ? make(name, &wl_family_malloc, name, true, NULL) : NULL;
+	return strchr(name, '/') ? make(name, &wl_family_malloc, name, ALLOCATOR_SYSTEM, NULL)
+				 : NULL;
 }
 
 char *allocator_list(void)

@@ -8,16 +8,24 @@
 #include <stdbool.h>
 #include "../../workloads/workload.h"
 
+enum allocator_origin {
+	ALLOCATOR_LINKED,
+	ALLOCATOR_SYSTEM,
+	ALLOCATOR_PROJECT,
+};
+
 /*
  * struct allocator - see allocators.def
+ * @missing: its library belongs to this project but is not there
  */
 struct allocator {
 	const char *name;
 	const struct wl_family *family;
 	const char *library;
-	bool preload;
+	enum allocator_origin origin;
 	const char *package;
 	const char *help;
+	bool missing;
 };
 
 extern const struct allocator allocators[];
@@ -28,7 +36,8 @@ extern const unsigned allocators_count;
  * @name: a name of the list; or the path of a library that defines malloc, recognized by a '/'; or
  *        "batch+" before either, for that malloc with deferred frees batched by hand
  *
- * Returns NULL when there is none of that name.
+ * Returns NULL when there is none of that name. When it is one of this project whose library cannot be
+ * found, that has been said, and it is marked as missing.
  */
 struct allocator *allocator_find(const char *name);
 void allocator_free(struct allocator *allocator);

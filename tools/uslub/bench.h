@@ -40,7 +40,7 @@
  * @seconds: of measuring per round, or 0 when @ops is given
  * @ops: operations per thread and round, or 0; with @loops it follows from them
  * @rate: operations per second that all threads together shall do, or 0 for as many as they can
- * @burst, @window, @batch: see struct wl_params
+ * @size, @min_size, @live, @burst, @window, @batch: see struct wl_params
  * @readers: threads that only read; besides @threads, but with WL_STATS among them
  * @groups, @fds: of hackbench: groups, and in each how many threads send and how many receive
  * @loops: of hackbench: messages from every sender to every receiver, or 0
@@ -65,6 +65,8 @@ struct bench_options {
 	double rate;
 	unsigned repeat;
 	size_t size;
+	size_t min_size;
+	unsigned live;
 	unsigned burst;
 	unsigned window;
 	unsigned batch;
@@ -104,7 +106,9 @@ struct bench_options {
  * @partial: it was ended early by Ctrl-C
  * @note: why it was ended early otherwise, or NULL
  * @ops, @ns: operations done, and the nanoseconds they took
+ * @cpu_ns: nanoseconds that all threads together had a CPU
  * @baseline_rss, @peak_rss: resident bytes before the workload began, and at most
+ * @after_rss: with WL_GENERAL resident bytes a second after everything was freed
  * @instants: at which gauges were read
  * @growth: by how many objects the gauge `objects` grew while the counters were running
  * @parked_growth: the same of the gauge `parked`
@@ -122,8 +126,10 @@ struct bench_result {
 	char *note;
 	uint64_t ops;
 	uint64_t ns;
+	uint64_t cpu_ns;
 	uint64_t baseline_rss;
 	uint64_t peak_rss;
+	uint64_t after_rss;
 	uint64_t instants;
 	int64_t growth;
 	int64_t parked_growth;
@@ -236,16 +242,20 @@ void bench_groups_wake(struct bench_groups *groups);
  *                    machine that it is a model's, and which
  * bench_throughput - operations per second over the rounds of a run
  * bench_ns_per_op  - nanoseconds of one CPU per operation
+ * bench_cpu_per_op - the same as the system counts it, without the time that others had the CPU
  * bench_elapsed    - seconds that the work of a round took
  * bench_peak_rss   - the largest of all rounds
- * bench_corrupt    - messages that did not arrive as they had been sent, in all rounds
+ * bench_after_rss  - the same of what was left when all had been freed
+ * bench_corrupt    - messages or objects that were not as they had been written, in all rounds
  */
 char *bench_unit(const struct bench *b);
 struct bench_spread bench_throughput(const struct bench *b, const struct bench_run *run);
 struct bench_spread bench_elapsed(const struct bench *b, const struct bench_run *run);
 struct bench_spread bench_ns_per_op(const struct bench *b, const struct bench_run *run);
+struct bench_spread bench_cpu_per_op(const struct bench *b, const struct bench_run *run);
 double bench_peak_rss(const struct bench *b, const struct bench_run *run);
 double bench_baseline_rss(const struct bench *b, const struct bench_run *run);
+double bench_after_rss(const struct bench *b, const struct bench_run *run);
 double bench_corrupt(const struct bench *b, const struct bench_run *run);
 bool bench_measured(const struct bench *b, const struct bench_run *run);
 bool bench_has_values(const struct bench *b, const struct bench_run *run);

@@ -78,6 +78,15 @@ static json_t *json_elapsed(const struct bench *b, const struct bench_run *run)
 	return object;
 }
 
+static json_t *json_cpu(const struct bench *b, const struct bench_run *run)
+{
+	struct bench_spread s = bench_cpu_per_op(b, run);
+	json_t *object = json_object();
+
+	add_spread(object, &s);
+	return object;
+}
+
 static json_t *json_latencies(const struct bench *b, const struct bench_run *run)
 {
 	const struct workload *workload = b->options->workload;
@@ -195,6 +204,8 @@ static json_t *json_run(const struct bench *b, const struct bench_run *run)
 	json_object_set_new(object, "throughput", throughput);
 	add_spread(per_op, &ns);
 	json_object_set_new(object, "ns_per_op", per_op);
+	if (!b->options->sim)
+		json_object_set_new(object, "cpu_ns_per_op", json_cpu(b, run));
 	if (bench_fixed_work(b->options))
 		json_object_set_new(object, "elapsed", json_elapsed(b, run));
 	if (!b->options->sim) {
@@ -203,6 +214,9 @@ static json_t *json_run(const struct bench *b, const struct bench_run *run)
 		json_object_set_new(object, "baseline_rss_bytes",
 				    json_integer((json_int_t)bench_baseline_rss(b, run)));
 	}
+	if (b->options->workload->flags & WL_GENERAL)
+		json_object_set_new(object, "after_rss_bytes",
+				    json_integer((json_int_t)bench_after_rss(b, run)));
 	json_object_set_new(object, "values", json_values(&total));
 	if (b->options->sim)
 		json_object_set_new(object, "simulation", json_simulation(b, run, &total));
@@ -358,12 +372,16 @@ static void put_all(const struct bench *b, FILE *out, bool markdown)
 	put_heading(&sheet, b);
 	put_spreads(&sheet, b, "throughput", unit, bench_throughput);
 	put_spreads(&sheet, b, "time", "ns/op", bench_ns_per_op);
+	if (!b->options->sim)
+		put_spreads(&sheet, b, "cpu_time", "ns/op", bench_cpu_per_op);
 	if (bench_fixed_work(b->options))
 		put_spreads(&sheet, b, "elapsed", "seconds", bench_elapsed);
 	if (!b->options->sim) {
 		put_bytes(&sheet, b, "peak_rss_bytes", bench_peak_rss);
 		put_bytes(&sheet, b, "baseline_rss_bytes", bench_baseline_rss);
 	}
+	if (b->options->workload->flags & WL_GENERAL)
+		put_bytes(&sheet, b, "after_rss_bytes", bench_after_rss);
 	put_report(&sheet, bench_latency_rows(b));
 	put_report(&sheet, bench_rows(b, &failed));
 	put_published(&sheet, b);

@@ -59,6 +59,7 @@ static double cpus_used(const struct bench *b, const struct bench_run *run)
 enum quantity {
 	THROUGHPUT,
 	NS_PER_OP,
+	CPU_PER_OP,
 	ELAPSED,
 };
 
@@ -68,6 +69,8 @@ static double quantity_of(const struct bench *b, const struct bench_run *run,
 	switch (quantity) {
 	case NS_PER_OP:
 		return 1e9 * cpus_used(b, run) / throughput(r);
+	case CPU_PER_OP:
+		return (double)r->cpu_ns / (double)r->ops;
 	case ELAPSED:
 		return (double)r->ns / 1e9;
 	default:
@@ -110,27 +113,40 @@ struct bench_spread bench_ns_per_op(const struct bench *b, const struct bench_ru
 	return spread(b, run, NS_PER_OP);
 }
 
+struct bench_spread bench_cpu_per_op(const struct bench *b, const struct bench_run *run)
+{
+	return spread(b, run, CPU_PER_OP);
+}
+
 struct bench_spread bench_elapsed(const struct bench *b, const struct bench_run *run)
 {
 	return spread(b, run, ELAPSED);
 }
 
-double bench_peak_rss(const struct bench *b, const struct bench_run *run)
+/* The largest of all rounds, of the bytes at an offset in their results. */
+static double most_bytes(const struct bench *b, const struct bench_run *run, size_t offset)
 {
 	double most = 0;
 
 	for (unsigned i = 0; i < b->options->repeat; i++)
-		most = fmax(most, (double)run->results[i].peak_rss);
+		most = fmax(most,
+			    (double)*(const uint64_t *)((const char *)&run->results[i] + offset));
 	return most;
+}
+
+double bench_peak_rss(const struct bench *b, const struct bench_run *run)
+{
+	return most_bytes(b, run, offsetof(struct bench_result, peak_rss));
 }
 
 double bench_baseline_rss(const struct bench *b, const struct bench_run *run)
 {
-	double most = 0;
+	return most_bytes(b, run, offsetof(struct bench_result, baseline_rss));
+}
 
-	for (unsigned i = 0; i < b->options->repeat; i++)
-		most = fmax(most, (double)run->results[i].baseline_rss);
-	return most;
+double bench_after_rss(const struct bench *b, const struct bench_run *run)
+{
+	return most_bytes(b, run, offsetof(struct bench_result, after_rss));
 }
 
 double bench_corrupt(const struct bench *b, const struct bench_run *run)

@@ -18,8 +18,9 @@
 #define MOST_LOOPS   1000000000u
 #define MOST_THREADS 32768u
 
-/* Bytes of an object, and of a mapping of --kernel. */
+/* Bytes of an object, of one of a malloc's workload, and of a mapping of --kernel. */
 #define MOST_SIZE    ((size_t)1 << 20)
+#define MOST_GENERAL ((size_t)1 << 30)
 #define MOST_MAPPING ((size_t)1 << 46)
 #define MAPPING	     ((size_t)128 << 20)
 
@@ -33,6 +34,10 @@ static const struct argp_option options[] = {
 	{ "repeat", 'r', "N", 0, "Rounds (default: 3)", 0 },
 	{ "pin", KEY_PIN, NULL, 0, "Pin each thread to a CPU", 0 },
 	{ "size", KEY_SIZE, "BYTES", 0, "Size of an object (default: the workload's)", 0 },
+	{ "sizes", KEY_SIZES, "MIN-MAX", 0,
+	  "Workloads of malloc: sizes of objects (default: the workload's)", 0 },
+	{ "live", KEY_LIVE, "N", 0,
+	  "Workloads of malloc: objects each thread has at a time (default: the workload's)", 0 },
 	{ "burst", KEY_BURST, "N", 0, "burst, statread: objects of a burst (default: 32)", 0 },
 	{ "window", KEY_WINDOW, "N", 0, "window: objects of the window (default: 1024)", 0 },
 	{ "batch", KEY_BATCH, "N", 0,
@@ -71,7 +76,8 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "matrix", KEY_MATRIX, "P=V,V...", 0,
 	  "Every value of a policy; given again, every combination", 0 },
-	{ "allocator", 'a', "NAME,...", 0, "Allocators (default: uslub)", 0 },
+	{ "allocator", 'a', "NAME,...", 0,
+	  "Allocators, or all (default: uslub; for workloads of malloc uslub-malloc)", 0 },
 	{ "scaling", KEY_SCALING, NULL, 0,
 	  "One thread on each CPU alone against all of them together", 0 },
 
@@ -180,6 +186,23 @@ void bench_arg_count(struct argp_state *state, const char *name, const char *arg
 	if (numbers_parse(arg, unit, value) || !*value || *value > max)
 		argp_error(state, "--%s takes a number from 1 to %llu, not '%s'", name,
 			   (unsigned long long)max, arg);
+}
+
+/* "MIN-MAX", or one size for both. */
+static void parse_sizes(struct argp_state *state, const char *arg, struct bench_options *o)
+{
+	size_t length = strcspn(arg, "-");
+	char *least = tool_format("%.*s", (int)length, arg);
+	uint64_t min = 0, max = 0;
+
+	bench_arg_count(state, "sizes", least, 1024, MOST_GENERAL, &min);
+	free(least);
+	bench_arg_count(state, "sizes", arg[length] ? arg + length + 1 : arg, 1024, MOST_GENERAL,
+			&max);
+	if (max < min)
+		argp_error(state, "--sizes takes MIN-MAX, the smaller one first, not '%s'", arg);
+	o->min_size = min;
+	o->size = max;
 }
 
 static void parse_transport(struct argp_state *state, const char *arg, struct bench_options *o)
@@ -327,6 +350,30 @@ static void check_statread(struct argp_state *state, const struct bench_options 
 				  "more, or --readers 0");
 }
 
+/* What only workloads have whose objects have sizes of all kinds, and what they have not. */
+static void check_general(struct argp_state *state, const struct bench_options *o)
+{
+	bool general = o->workload->flags & WL_GENERAL;
+
+	if (!general && o->min_size)
+		refuse(state, o, "--sizes");
+	if (!general && o->live)
+		refuse(state, o, "--live");
+	if (!general)
+		return;
+	if (o->size && !o->min_size)
+		argp_error(state, "the workload '%s' takes --sizes MIN-MAX, not --size",
+			   o->workload->name);
+	if (o->before || o->after || o->matrix_count)
+		argp_error(state,
+			   "policies are of caches: --before, --after and --matrix have no "
+			   "meaning for the workload '%s'; USLUB_POLICY tells uslub-malloc",
+			   o->workload->name);
+	if (o->min_size && o->min_size < o->workload->min_size)
+		argp_error(state, "objects of the workload '%s' have at least %zu bytes",
+			   o->workload->name, o->workload->min_size);
+}
+
 /* The kernel has policies and sizes of its own, and one loop. */
 static void check_kernel(struct argp_state *state, const struct bench_options *o)
 {
@@ -390,7 +437,7 @@ static void check_combination(struct argp_state *state, const struct bench_optio
 			   "--scaling has no meaning for the workload '%s', whose threads "
 			   "work together",
 			   o->workload->name);
-	if (!o->kernel)
+	if (!o->kernel && !(o->workload->flags & WL_GENERAL))
 		bench_check_size(state, o);
 }
 
@@ -422,6 +469,7 @@ static void check_all(struct argp_state *state, struct bench_options *o)
 	bench_check_policies(state, o);
 	check_groups(state, o);
 	check_statread(state, o);
+	check_general(state, o);
 	check_kernel(state, o);
 	check_combination(state, o);
 }
@@ -474,6 +522,10 @@ static void set_defaults(struct bench_options *o)
 		set_group_defaults(o);
 	if (!o->ops && o->seconds == 0)
 		o->seconds = 1;
+	if (!o->min_size && o->workload)
+		o->min_size = o->workload->min_size;
+	if (!o->live && o->workload)
+		o->live = o->workload->live;
 	if (!o->size && o->workload)
 		o->size = o->kernel ? MAPPING : o->workload->size;
 	if (!o->threads)
@@ -558,6 +610,12 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 		break;
 	case KEY_TRANSPORT:
 		parse_transport(state, arg, o);
+		break;
+	case KEY_SIZES:
+		parse_sizes(state, arg, o);
+		break;
+	case KEY_LIVE:
+		bench_arg_unsigned(state, "live", arg, 1, 100000000, &o->live);
 		break;
 	case 'a':
 		o->allocators = arg;

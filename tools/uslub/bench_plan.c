@@ -180,6 +180,9 @@ static void plan_allocator(struct bench *b, const struct allocator *allocator, b
 /* Says what is not installed. Such an allocator is left out, since the others can still be measured. */
 static bool usable(const struct allocator *allocator)
 {
+	/* What is missing of this project has been said. */
+	if (allocator->missing)
+		return false;
 	if (bench_spawn_probe(allocator))
 		return true;
 	if (allocator->package)
@@ -191,45 +194,70 @@ static bool usable(const struct allocator *allocator)
 	return false;
 }
 
+/* Why the allocator cannot do what the workload asks for, as the end of a message; NULL: it can. */
+static const char *refusal(const struct workload *workload, const struct allocator *allocator)
+{
+	if (!wl_can_run(allocator->family, workload))
+		return "cannot run the workload '%s', whose objects have sizes of all kinds: it "
+		       "takes "
+		       "one that is a malloc, such as uslub-malloc or glibc";
+	if (allocator->family == &wl_family_batch && !(workload->flags & WL_RCU))
+		return "has no meaning for the workload '%s', which defers no frees";
+	if (allocator->family == &wl_family_floor && (workload->flags & WL_GROUPS))
+		return "has no meaning for the workload '%s', whose objects are freed by other "
+		       "threads "
+		       "than those that allocate";
+	if (allocator->family != &wl_family_uslub && (workload->flags & WL_STATS))
+		return "has no statistics for the workload '%s' to read";
+	return NULL;
+}
+
 static struct allocator *find_allocator(const struct workload *workload, const char *name)
 {
 	struct allocator *allocator = allocator_find(name);
-	char *list;
+	const char *why;
+	char *text;
 
 	if (!allocator) {
-		list = allocator_list();
+		text = allocator_list();
 		tool_error("there is no allocator '%s'; the allocators are: %s, batch+NAME, or the "
 			   "path of a library with a '/' in it",
-			   name, list);
-		free(list);
+			   name, text);
+		free(text);
 		return NULL;
 	}
-	if (allocator->family == &wl_family_batch && !(workload->flags & WL_RCU)) {
-		tool_error("allocator '%s' has no meaning for the workload '%s', which defers no "
-			   "frees",
-			   name, workload->name);
-		allocator_free(allocator);
-		return NULL;
-	}
-	if (allocator->family == &wl_family_floor && (workload->flags & WL_GROUPS)) {
-		tool_error("allocator '%s' has no meaning for the workload '%s', whose objects are "
-			   "freed by other threads than those that allocate",
-			   name, workload->name);
-		allocator_free(allocator);
-		return NULL;
-	}
-	if (allocator->family != &wl_family_uslub && (workload->flags & WL_STATS)) {
-		tool_error("allocator '%s' has no statistics for the workload '%s' to read", name,
-			   workload->name);
+	why = refusal(workload, allocator);
+	if (why) {
+		text = tool_format(why, workload->name);
+		tool_error("allocator '%s' %s", name, text);
+		free(text);
 		allocator_free(allocator);
 		return NULL;
 	}
 	return allocator;
 }
 
+static void add_allocator(struct bench *b, struct allocator *allocator)
+{
+	b->allocators = tool_grow(b->allocators, b->allocators_count + 1, sizeof(*b->allocators));
+	b->allocators[b->allocators_count++] = allocator;
+}
+
+/* All of the list that the workload can do with. */
+static void find_all(struct bench *b)
+{
+	for (unsigned i = 0; i < allocators_count; i++)
+		if (!refusal(b->options->workload, &allocators[i]))
+			add_allocator(b, allocator_find(allocators[i].name));
+}
+
 /* Finds all that are named before anything is started. */
 static int find_allocators(struct bench *b, const char *names)
 {
+	if (!strcmp(names, "all")) {
+		find_all(b);
+		return 0;
+	}
 	for (;;) {
 		size_t length = strcspn(names, ",");
 		char *name = tool_format("%.*s", (int)length, names);
@@ -238,9 +266,7 @@ static int find_allocators(struct bench *b, const char *names)
 		free(name);
 		if (!allocator)
 			return -1;
-		b->allocators = tool_grow(b->allocators, b->allocators_count + 1,
-					  sizeof(*b->allocators));
-		b->allocators[b->allocators_count++] = allocator;
+		add_allocator(b, allocator);
 		if (!names[length])
 			return 0;
 		names += length + 1;
@@ -284,7 +310,10 @@ static void plan_sweep(struct bench *b)
 
 int bench_plan(struct bench *b)
 {
-	const char *asked = b->options->allocators ? b->options->allocators : "uslub";
+	bool general = b->options->workload->flags & WL_GENERAL;
+	const char *asked = b->options->allocators ? b->options->allocators
+			    : general		   ? "uslub-malloc"
+						   : "uslub";
 
 	if (find_allocators(b, asked))
 		return TOOL_EXIT_USAGE;

@@ -77,10 +77,11 @@ static struct strings environment(const struct allocator *allocator)
 	char *value;
 
 	for (char **entry = environ; *entry; entry++) {
-		if (!allocator->preload || strncmp(*entry, PRELOAD, strlen(PRELOAD)))
+		if (allocator->origin == ALLOCATOR_LINKED ||
+		    strncmp(*entry, PRELOAD, strlen(PRELOAD)))
 			add(&result, tool_copy(*entry));
 	}
-	if (allocator->preload) {
+	if (allocator->origin != ALLOCATOR_LINKED) {
 		value = child_preload(allocator->library);
 		add(&result, tool_format(PRELOAD "%s", value));
 		free(value);
@@ -126,7 +127,12 @@ static struct strings arguments(const struct bench *b, const struct bench_run *r
 	add_length(&result, o);
 	if (o->rate > 0)
 		add(&result, tool_format("--rate=%.17g", o->rate));
-	add(&result, tool_format("--size=%zu", o->size));
+	if (o->workload->flags & WL_GENERAL) {
+		add(&result, tool_format("--sizes=%zu-%zu", o->min_size, o->size));
+		add(&result, tool_format("--live=%u", o->live));
+	} else {
+		add(&result, tool_format("--size=%zu", o->size));
+	}
 	add(&result, tool_format("--burst=%u", o->burst));
 	add(&result, tool_format("--window=%u", o->window));
 	add(&result, tool_format("--batch=%u", o->batch));
@@ -330,6 +336,8 @@ static int decode(const char *text, struct bench_result *result)
 	result->ns = get_integer(json, "ns");
 	result->baseline_rss = get_integer(json, "baseline_rss");
 	result->peak_rss = get_integer(json, "peak_rss");
+	result->after_rss = get_integer(json, "after_rss");
+	result->cpu_ns = get_integer(json, "cpu_ns");
 	result->instants = get_integer(json, "instants");
 	result->growth = (int64_t)get_integer(json, "growth");
 	result->parked_growth = (int64_t)get_integer(json, "parked_growth");

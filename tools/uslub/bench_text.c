@@ -102,7 +102,9 @@ static void print_failures(const struct bench *b, FILE *out, const char *red, co
 			fprintf(out, "%sFAIL%s %s: readers saw %.0f objects reused too early\n",
 				red, plain, b->runs[i].label, (double)total.bad_reads);
 		if (bench_corrupt(b, &b->runs[i]) > 0)
-			fprintf(out, "%sFAIL%s %s: %.0f messages were lost, doubled or changed\n",
+			fprintf(out,
+				"%sFAIL%s %s: %.0f messages or objects were lost, doubled or "
+				"changed\n",
 				red, plain, b->runs[i].label, bench_corrupt(b, &b->runs[i]));
 	}
 	print_failed_checks(out, &rows, red, plain);
@@ -129,11 +131,13 @@ static char *duration(const struct bench_options *o)
 	return text;
 }
 
-/* "256-byte", or "256 + 512-byte" */
+/* "256-byte", or "256 + 512-byte", or "8 to 1024-byte" */
 static char *sizes(const struct bench_options *o)
 {
 	const struct wl_params params = { .workload = o->workload, .size = o->size };
-	char *text = tool_format("%zu", o->size);
+	char *text = o->workload->flags & WL_GENERAL && o->min_size < o->size
+			     ? tool_format("%zu to %zu", o->min_size, o->size)
+			     : tool_format("%zu", o->size);
 
 	for (unsigned i = 1; i < wl_caches(o->workload); i++) {
 		char *longer = tool_format("%s + %zu", text, wl_cache_size(&params, i));
@@ -214,6 +218,8 @@ static void print_title(const struct text *t)
 		fprintf(t->out, "(%u group%s of %u threads that send and %u that receive, %s)\n",
 			o->groups, o->groups == 1 ? "" : "s", o->fds, o->fds,
 			o->transport == WL_SOCKET ? "through sockets" : "through rings");
+	if (o->workload->flags & WL_GENERAL)
+		fprintf(t->out, "(%u objects of each thread at a time)\n", o->live);
 	if (o->workload->flags & WL_PAIRS && o->threads % 2)
 		fprintf(t->out, "(%u rounded up to pairs of a producer and a consumer)\n",
 			o->threads);
@@ -346,12 +352,16 @@ static void print_elapsed(const struct text *t)
 	table_free(table);
 }
 
-/* Time per operation, against the first run; and memory. */
+/*
+ * Time per operation, against the first run, and the least of CPU time; and memory: of general sizes how much is left
+ * when all is freed, which is what tells there.
+ */
 static void print_costs(const struct text *t)
 {
-	static const unsigned widths[] = { 12, 11, 11, 10, 10, 13, 13 };
+	static const unsigned widths[] = { 12, 9, 9, 9, 8, 8, 11, 11 };
 	/* The memory of a simulated machine is in its slabs. */
-	struct table *table = table_new(TOOL_COUNT(widths) - (t->b->options->sim ? 2 : 0), widths);
+	struct table *table = table_new(TOOL_COUNT(widths) - (t->b->options->sim ? 3 : 0), widths);
+	bool general = t->b->options->workload->flags & WL_GENERAL;
 	struct bench_spread first = { 0 };
 
 	table_add(table, tool_copy("ns per op"));
@@ -360,8 +370,9 @@ static void print_costs(const struct text *t)
 	table_add(table, tool_copy("ratio"));
 	table_add(table, tool_copy("best"));
 	if (!t->b->options->sim) {
+		table_add(table, tool_copy("CPU"));
 		table_add(table, tool_copy("peak RSS"));
-		table_add(table, tool_copy("at start"));
+		table_add(table, tool_copy(general ? "freed" : "at start"));
 	}
 	for (unsigned i = 0; i < t->b->runs_count; i++) {
 		const struct bench_run *run = &t->b->runs[i];
@@ -378,8 +389,10 @@ static void print_costs(const struct text *t)
 		table_add(table, tool_format("%.2fx", s.min / first.min));
 		if (t->b->options->sim)
 			continue;
+		table_add(table, tool_format("%.2f", bench_cpu_per_op(t->b, run).min));
 		table_add(table, numbers_bytes(bench_peak_rss(t->b, run)));
-		table_add(table, numbers_bytes(bench_baseline_rss(t->b, run)));
+		table_add(table, numbers_bytes(general ? bench_after_rss(t->b, run)
+						       : bench_baseline_rss(t->b, run)));
 	}
 	fputc('\n', t->out);
 	table_print(table, t->out, t->width, 0, t->bold, t->plain);

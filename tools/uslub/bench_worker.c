@@ -92,6 +92,7 @@ struct worker {
 	struct worker_thread *threads; /* those that work, then those that read */
 	struct wl_thread **working;
 	struct wl_ring *rings;
+	struct wl_shared *shared;
 	struct bench_groups *groups;
 	int stop_event;
 	unsigned working_count;
@@ -195,10 +196,11 @@ static uint64_t await(struct worker *w, struct worker_thread *t, uint64_t n, uns
 	return done;
 }
 
-static uint64_t work(struct worker *w, struct worker_thread *t)
+/* Works until the phase is over or the thread is to retire, from @ops operations on; returns those done. */
+static uint64_t work(struct worker *w, struct worker_thread *t, uint64_t ops)
 {
 	uint64_t (*run)(struct wl_thread *, uint64_t) = w->code->run;
-	uint64_t quota = w->quota, chunk = w->chunk, ops = 0;
+	uint64_t quota = w->quota, chunk = w->chunk;
 	unsigned idle = 0;
 
 	while (ops < quota && !__atomic_load_n(&w->stop, __ATOMIC_RELAXED)) {
@@ -211,6 +213,8 @@ static uint64_t work(struct worker *w, struct worker_thread *t)
 		ops += done;
 		if (done)
 			idle = 0;
+		if (t->wl.retire)
+			break;
 		if (t->wl.failed) {
 			__atomic_store_n(&w->failed, true, __ATOMIC_RELAXED);
 			break;
@@ -219,6 +223,34 @@ static uint64_t work(struct worker *w, struct worker_thread *t)
 			sleep_until(w, t->begin + (uint64_t)((double)ops * w->ns_per_op));
 	}
 	return ops;
+}
+
+static void *successor_main(void *arg)
+{
+	struct worker_thread *t = arg;
+
+	t->ops = work(t->worker, t, t->ops);
+	return NULL;
+}
+
+/*
+ * The same by one thread of the system after the other, each of which ends when its work is for the next one
+ * to go on with. The one that stays only waits, and its CPU is theirs.
+ */
+static void work_in_succession(struct worker *w, struct worker_thread *t)
+{
+	pthread_t successor;
+
+	t->ops = 0;
+	do {
+		t->wl.retire = false;
+		if (pthread_create(&successor, NULL, successor_main, t)) {
+			t->wl.failed = true;
+			__atomic_store_n(&w->failed, true, __ATOMIC_RELAXED);
+			return;
+		}
+		pthread_join(successor, NULL);
+	} while (t->wl.retire);
 }
 
 static void read_published(struct worker *w, struct worker_thread *t)
@@ -271,7 +303,10 @@ static void one_phase(struct worker *w, struct worker_thread *t)
 		read_published(w, t);
 	} else if (w->phase == PHASE_RUN) {
 		t->begin = tool_now_ns();
-		t->ops = work(w, t);
+		if (w->params.workload->flags & WL_SUCCESSION)
+			work_in_succession(w, t);
+		else
+			t->ops = work(w, t, 0);
 		t->end = tool_now_ns();
 	} else if (w->phase == PHASE_SETUP && !t->reads) {
 		w->code->setup(&t->wl);
@@ -333,6 +368,15 @@ static uint64_t peak_bytes(void)
 	if (status)
 		fclose(status);
 	return kib << 10;
+}
+
+/* What is still there some time after the last free, with nothing done in between. */
+static uint64_t bytes_left(struct worker *w)
+{
+	struct timespec second = { .tv_sec = 1 };
+
+	nanosleep(&second, NULL);
+	return resident_bytes(w);
 }
 
 /* Lets the largest resident size begin at the present one; older kernels keep what start-up took. */
@@ -441,6 +485,15 @@ static void run_phase(struct worker *w, enum phase phase, double seconds, uint64
 		deadline = tool_now_ns() + (uint64_t)(seconds * NS_PER_SECOND);
 	watch(w, deadline);
 	pthread_barrier_wait(&w->done);
+}
+
+/* What all threads together had of a CPU. */
+static uint64_t cpu_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
 }
 
 /* What the last phase did. Of two only the consumer counts, which sees an object last. */
@@ -752,7 +805,9 @@ static void measure(struct worker *w, struct readings *r, struct bench_result *r
 		if (o->ops)
 			quota = ops_until(w, i + 1, BENCH_INSTANTS) -
 				ops_until(w, i, BENCH_INSTANTS);
+		before = cpu_now_ns();
 		run_phase(w, PHASE_RUN, o->seconds / BENCH_INSTANTS, quota);
+		result->cpu_ns += cpu_now_ns() - before;
 		account(w, &result->ops, &result->ns);
 		match_spans(w);
 		quiesce(w);
@@ -843,6 +898,7 @@ static int make_thread(struct worker *w, unsigned i)
 	t->wl.index = i;
 	t->wl.random = i;
 	t->wl.wait.fd = -1;
+	t->wl.shared = w->shared;
 	if (slots)
 		t->wl.slots = wl_map(slots * sizeof(void *));
 	if (slots && !t->wl.slots)
@@ -869,6 +925,13 @@ static int make_threads(struct worker *w)
 		w->rings = wl_map((w->working_count / 2) * sizeof(*w->rings));
 		if (!w->rings)
 			return -ENOMEM;
+	}
+	if (w->params.workload->flags & WL_SHARED) {
+		w->shared =
+			wl_map(sizeof(*w->shared) + w->working_count * WL_PLACES * sizeof(void *));
+		if (!w->shared)
+			return -ENOMEM;
+		w->shared->threads = w->working_count;
 	}
 	for (unsigned i = 0; i < w->threads_count; i++) {
 		int error = make_thread(w, i);
@@ -914,6 +977,8 @@ static int set_params(struct worker *w)
 
 	p->workload = o->workload;
 	p->size = o->size;
+	p->min_size = o->min_size;
+	p->live = o->live;
 	/* An alignment is for the workload's own size; another size is not stretched to it. */
 	p->align = o->size % (o->workload->align ? o->workload->align : 1) ? 0 : o->workload->align;
 	p->capacity = o->workload->capacity;
@@ -1073,6 +1138,8 @@ static json_t *encode(const struct worker *w, const struct readings *r,
 	json_object_set_new(json, "ns", json_integer((json_int_t)result->ns));
 	json_object_set_new(json, "baseline_rss", json_integer((json_int_t)result->baseline_rss));
 	json_object_set_new(json, "peak_rss", json_integer((json_int_t)result->peak_rss));
+	json_object_set_new(json, "after_rss", json_integer((json_int_t)result->after_rss));
+	json_object_set_new(json, "cpu_ns", json_integer((json_int_t)result->cpu_ns));
 	json_object_set_new(json, "instants", json_integer(r->instants));
 	json_object_set_new(json, "growth", json_integer(result->growth));
 	json_object_set_new(json, "parked_growth", json_integer(result->parked_growth));
@@ -1123,6 +1190,8 @@ static int run(struct worker *w)
 	if (w->allocator->family == &wl_family_uslub)
 		uslub_cache_policy(w->heaps[0].cache, &result.policy);
 	run_phase(w, PHASE_FINISH, 0, 0);
+	if (w->params.workload->flags & WL_GENERAL)
+		result.after_rss = bytes_left(w);
 	for (unsigned i = 0; i < w->threads_count; i++)
 		pthread_join(w->threads[i].pthread, NULL);
 	if (w->failed) {
@@ -1134,7 +1203,7 @@ static int run(struct worker *w)
 		result.corrupt += w->working[i]->corrupt;
 	if (close_heaps(w)) {
 		if (result.corrupt)
-			tool_error("%" PRIu64 " messages were lost, doubled or changed",
+			tool_error("%" PRIu64 " messages or objects were lost, doubled or changed",
 				   result.corrupt);
 		return TOOL_EXIT_NO;
 	}
@@ -1171,7 +1240,7 @@ int command_bench_worker(int argc, char **argv)
 		return status;
 	w->options = &options;
 	w->allocator = allocator_find(options.allocators ? options.allocators : "uslub");
-	if (w->allocator)
+	if (w->allocator && !w->allocator->missing)
 		status = run_in_force(w);
 	allocator_free(w->allocator);
 	free(options.matrix);

@@ -228,6 +228,12 @@ static void check_workload(struct argp_state *state, const struct bench_options 
 		argp_error(state,
 			   "the workload '%s' is not simulated: it measures by the host's clock",
 			   o->workload->name);
+	if (o->workload->flags & WL_GENERAL)
+		argp_error(
+			state,
+			"the workload '%s' is not simulated: its objects have sizes of all kinds, "
+			"and the simulator has caches alone",
+			o->workload->name);
 	if (o->groups && !groups)
 		refuse(state, o, "--groups");
 	if (o->fds && !groups)
