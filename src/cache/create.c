@@ -283,6 +283,7 @@ struct uslub_cache *cache_create_locked(const char *name, size_t object_size,
 	if (c) {
 		c->internal = kind->internal;
 		c->class.tag = kind->tag;
+		c->class.spread = kind->spread;
 		error = cache_init(c, name, object_size, args);
 	}
 	if (!error) {

@@ -308,6 +308,7 @@ hidden void cache_adopt(struct uslub_cache *c, struct rcu_domain *d);
  * @sheaves: where its sheaves come from
  * @internal: its objects are sheaves
  * @tag: of its slabs' pages
+ * @spread: in which order a new slab gives out its objects
  * @slots: where the caller has its slots, which then are the caller's. With other strides than a struct pcs its
  *         inline fast paths are closed; the caller has his own
  */
@@ -315,6 +316,7 @@ struct cache_kind {
 	struct uslub_cache *sheaves;
 	bool internal;
 	uint8_t tag;
+	uint8_t spread;
 	struct pcs_set slots;
 };
 hidden struct uslub_cache *cache_create_locked(const char *name, size_t object_size,

@@ -18,6 +18,7 @@
 
 #define PARTIAL_BYTES ((size_t)64 << 10) /* empty slabs on a node's list */
 #define PARTIAL_MOST  5u
+#define SPREAD_BYTES  ((size_t)128)
 #define SLOTS_LEAST   ((size_t)64 << 10) /* the arena maps this much and more, from a page on */
 
 struct malloc_fast malloc_fast cacheline;
@@ -59,6 +60,15 @@ static unsigned bounded(size_t bytes, size_t each, unsigned most)
 	return (unsigned)min(max(bytes / each, (size_t)1), (size_t)most);
 }
 
+/*
+ * Small objects that are given out one after the other lie SPREAD_BYTES apart: a program that hands them to different
+ * threads has these not write to the same lines.
+ */
+static uint8_t spread_of(size_t size)
+{
+	return size < SPREAD_BYTES ? (uint8_t)max(SPREAD_BYTES / size | 1, (size_t)3) : 0;
+}
+
 /* Under the registry lock. */
 static struct uslub_cache *make(unsigned class)
 {
@@ -71,6 +81,7 @@ static struct uslub_cache *make(unsigned class)
 	};
 	struct cache_kind kind = {
 		.tag = (uint8_t)tag,
+		.spread = spread_of(size),
 		.slots = { (struct pcs *)((char *)malloc_fast.slots + SLOT_OF_TAG(tag)),
 			   1 << PCS_PAGE_SHIFT },
 	};

@@ -28,7 +28,9 @@
  *    full <=> head = 0. inuse = objects - length of the chain. An object in a sheaf is in use.
  *
  * 4. The order of a new slab
- *    is that of addresses, or with a `shuffle` a random one: place i has the object to which a permutation of
+ *    is that of addresses; or every `spread`-th object after the other, so that objects which are given out one
+ *    after the other share no cache line, should they go to different CPUs; or with a `shuffle` a random one: place
+ *    i has the object to which a permutation of
  *    the numbers below a power of two maps i, mapped again until it is one of the slab. The permutation is
  *    three times "multiply by an odd number, add a number, xor with the upper half", and the numbers are drawn
  *    from the slab's seed: some 2^30 orders for 64 objects, and who has seen those of other slabs does not
@@ -204,8 +206,15 @@ static struct order order_draw(const struct slab *slab)
 	struct order o = { .mask = 0 };
 	unsigned bits = order_for(slab->objects, 0);
 
-	if (likely(!shuffle) || !bits)
+	if (!bits || (likely(!shuffle) && !slab->class->spread))
 		return o;
+	if (!shuffle) {
+		o = (struct order){ .mask = (1u << bits) - 1, .half = bits };
+		o.factor[0] = slab->class->spread;
+		for (unsigned r = 1; r < ORDER_ROUNDS; r++)
+			o.factor[r] = 1;
+		return o;
+	}
 	seed = plat_fetch_add(shuffle, 0x9e3779b97f4a7c15u);
 	o.mask = (1u << bits) - 1;
 	o.half = (bits + 1) / 2;

@@ -29,6 +29,7 @@ struct slab_class {
 	uint8_t tag;	   /* of the pages of its slabs (supply_tag()); 0: none */
 	bool zeroed;  /* a free object is zero but for its link, one that is given out all of it */
 	uint64_t key; /* obfuscates links */
+	uint8_t spread;	   /* odd: each so many-th object of a new slab comes next; 0: by address */
 	uint64_t *shuffle; /* atomic: next seed of a new slab's order; NULL: by address */
 	void (*ctor)(void *object);
 	struct counters counters;
@@ -36,7 +37,7 @@ struct slab_class {
 
 /*
  * slab_class_init - lay out objects
- * Fills in all but name, tag, key, shuffle, zeroed and counters. False: the object does not fit a slab.
+ * Fills in all but name, tag, spread, key, shuffle, zeroed and counters. False: the object does not fit a slab.
  */
 struct slab_layout {
 	size_t object_size;
