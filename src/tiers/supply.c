@@ -26,9 +26,11 @@
  *
  * 3. Back to the system
  *    Whoever frees and finds that for 200 ms there have been more dirty pages than the reserve, or that there
- *    are more than the largest reserve, gives runs back, largest first, until half the reserve is left; without
+ *    are more than the largest reserve and a quarter of what is in use, gives runs back, largest first, until half the reserve is left; without
  *    the patience, what a program grows and shrinks by in a few milliseconds would be faulted in again and again.
- *    Runs below 64 KiB stay, for they would only split mappings. A whole block
+ *    Runs below 64 KiB cost a call for little: they go when the others were not enough, and not more often than
+ *    twice a second but for what is beyond that.
+ *    A whole block
  *    is given up together with its descriptors and becomes uncommitted; a segment without committed
  *    blocks is unmapped, but for one. What the system does not take back, since it is locked, is kept
  *    like a run that was given back, but known to have content: who allocates learns whether his run is
@@ -61,11 +63,13 @@
 #define SEGMENT_BLOCKS	  (SEGMENT_SIZE / BLOCK_SIZE)
 #define SEGMENT_PAGES_MAX (SEGMENT_SIZE >> 12)
 #define MAX_ORDERS	  (BLOCK_SHIFT - 12 + 1)
-#define PURGE_BYTES_SHIFT 16
+#define PURGE_BYTES	  ((size_t)64 << 10)
+#define SMALL_NS	  500000000ull
 #define RESERVE_LEAST	  ((size_t)4 << 20)
 #define RESERVE_MOST	  ((size_t)32 << 20)
 #define RESERVE_PART	  64
 #define PEEK_TRIES	  1000
+#define LOOKS		  16
 #define PEAK_NS		  1000000000ull
 #define PATIENCE_NS	  200000000ull
 
@@ -97,8 +101,9 @@ struct supply_node {
 	struct list segments;
 	size_t peak, last_peak; /* pages used, in this second and in the one before */
 	uint64_t peak_since;
-	uint64_t over_since; /* since when there is more than the reserve; 0: there was not */
-	uint64_t looked;     /* when that was looked at last */
+	uint64_t over_since;  /* since when there is more than the reserve; 0: there was not */
+	uint64_t looked;      /* when that was looked at last */
+	uint64_t small_since; /* when small runs were given back last */
 } cacheline;
 
 static struct supply_node nodes[PLAT_MAX_NODES];
@@ -333,6 +338,32 @@ static void run_join(struct supply_node *n, struct page *page)
 	run_link(n, page);
 }
 
+/* Pages that are used in the block of a run. */
+static unsigned used_beside(const struct page *page)
+{
+	return segment_of(page)->blocks[block_of(page->index)].used;
+}
+
+/*
+ * Of the first few free runs of an order the one in the fullest block, so that others come to be empty as a whole;
+ * but not one that would have to be faulted in before one that need not.
+ */
+static struct page *fullest(const struct list *runs)
+{
+	struct page *best = NULL, *page;
+	unsigned looks = 0;
+
+	list_for_each_entry(page, runs, link) {
+		if (best && best->dirty && !page->dirty)
+			break;
+		if (!best || used_beside(page) > used_beside(best))
+			best = page;
+		if (++looks == LOOKS)
+			break;
+	}
+	return best;
+}
+
 /* Takes a run of the order out of the lists, splitting a larger one. */
 static struct page *run_take(struct supply_node *n, unsigned order)
 {
@@ -343,7 +374,7 @@ static struct page *run_take(struct supply_node *n, unsigned order)
 		from++;
 	if (from > block_order())
 		return NULL;
-	page = list_entry(n->free[from].next, struct page, link);
+	page = fullest(&n->free[from]);
 	run_unlink(n, page);
 	while (page->order > order) {
 		page->order--;
@@ -704,10 +735,9 @@ static bool supply_grow(unsigned node)
 
 /* ---- back to the system --------------------------------------------------------------------------- */
 
-/* The largest dirty run worth giving back. */
-static struct page *purge_victim(struct supply_node *n)
+/* The largest dirty run of at least an order. */
+static struct page *purge_victim(struct supply_node *n, unsigned least)
 {
-	unsigned least = PURGE_BYTES_SHIFT - min(supply_page_shift, (unsigned)PURGE_BYTES_SHIFT);
 	struct page *page;
 
 	for (unsigned order = block_order() + 1; order-- > least;)
@@ -764,12 +794,12 @@ static void purge_one(struct supply_node *n, struct page *page)
 	segment_retire(n, seg);
 }
 
-static void purge_down_to(struct supply_node *n, size_t pages)
+static void purge_down_to(struct supply_node *n, size_t pages, unsigned least)
 {
 	struct page *victim;
 
 	while (n->figures.dirty > pages) {
-		victim = purge_victim(n);
+		victim = purge_victim(n, least);
 		if (!victim)
 			return;
 		purge_one(n, victim);
@@ -780,7 +810,7 @@ void supply_trim(void)
 {
 	for (unsigned node = 0; node < plat_nnodes(); node++) {
 		plat_lock(&nodes[node].lock);
-		purge_down_to(&nodes[node], 0);
+		purge_down_to(&nodes[node], 0, 0);
 		plat_unlock(&nodes[node].lock);
 	}
 }
@@ -944,7 +974,7 @@ static size_t reserve_pages(struct supply_node *n)
 /* What is beyond the reserve is given up when it has been so for a while, or is very much. In the quiet it has. */
 static void purge(struct supply_node *n)
 {
-	size_t most = (RESERVE_MOST >> supply_page_shift) + n->figures.used / RESERVE_PART;
+	size_t most = (RESERVE_MOST >> supply_page_shift) + n->figures.used / 4;
 	size_t reserve = reserve_pages(n);
 	uint64_t now = plat_now();
 
@@ -957,7 +987,12 @@ static void purge(struct supply_node *n)
 	    (n->figures.dirty <= most && now - n->over_since < PATIENCE_NS))
 		return;
 	n->over_since = 0;
-	purge_down_to(n, reserve / 2);
+	purge_down_to(n, reserve / 2, order_for(PURGE_BYTES, supply_page_shift));
+	if (n->figures.dirty <= reserve ||
+	    (n->figures.dirty <= most && now - n->small_since < SMALL_NS))
+		return;
+	n->small_since = now;
+	purge_down_to(n, reserve / 2, 0);
 }
 
 /* A range that was used becomes free. The lock is dropped meanwhile. */

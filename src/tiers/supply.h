@@ -84,7 +84,7 @@ hidden void supply_free_pages(struct page *page, size_t pages); /* which the cal
  */
 hidden bool supply_resize_pages(struct page *page, size_t from, size_t to);
 
-/* Gives all free runs of at least 64 KiB back to the system. */
+/* Gives all free runs back to the system. */
 hidden void supply_trim(void);
 
 hidden unsigned supply_max_order(void); /* of one run: a block */
