@@ -16,6 +16,7 @@
 
 #define KNOWN_FLAGS	  (USLUB_HWCACHE_ALIGN | USLUB_TYPESAFE_BY_RCU | USLUB_MERGE)
 #define SHEAF_CACHE_STEP  64 /* sizes of internal caches */
+#define BARN_FULL_DEFAULT 10 /* as policy.def has it */
 #define INTERNAL_CAPACITY 28 /* sheaves of internal caches: 256 bytes */
 
 /* The length has been checked. */
@@ -215,9 +216,18 @@ static bool init_nodes(struct uslub_cache *c, unsigned min_partial)
 
 static uint64_t created; /* caches so far; under the registry lock */
 
+/* A bound in bytes gives way to a number of sheaves that somebody has chosen. */
+static void bound_barn(struct uslub_cache *c, size_t bytes)
+{
+	size_t sheaf = (size_t)c->capacity * c->class.size;
+
+	if (bytes && sheaf && c->policy.barn_full == BARN_FULL_DEFAULT)
+		c->policy.barn_full = min(max(bytes / sheaf, (size_t)1), (size_t)BARN_FULL_DEFAULT);
+}
+
 /* Fills in the cache; 0 or -errno. */
 static int cache_init(struct uslub_cache *c, const char *name, size_t size,
-		      const struct uslub_cache_args *args)
+		      const struct uslub_cache_args *args, const struct cache_kind *kind)
 {
 	struct slab_layout layout = {
 		.object_size = size,
@@ -250,6 +260,7 @@ static int cache_init(struct uslub_cache *c, const char *name, size_t size,
 	}
 	c->capacity = choose_capacity(args, &c->policy, size);
 	c->policy.sheaf_capacity = c->capacity ? c->capacity : USLUB_POLICY_NONE;
+	bound_barn(c, kind->barn_bytes);
 	if (!c->policy.slab_min_objects)
 		c->policy.slab_min_objects = USLUB_POLICY_NONE;
 	c->prefill_barn = c->policy.prefill_barn == USLUB_POLICY_ON;
@@ -284,7 +295,7 @@ struct uslub_cache *cache_create_locked(const char *name, size_t object_size,
 		c->internal = kind->internal;
 		c->class.tag = kind->tag;
 		c->class.spread = kind->spread;
-		error = cache_init(c, name, object_size, args);
+		error = cache_init(c, name, object_size, args, kind);
 	}
 	if (!error) {
 		c->sheaves = kind->sheaves;

@@ -309,6 +309,7 @@ hidden void cache_adopt(struct uslub_cache *c, struct rcu_domain *d);
  * @internal: its objects are sheaves
  * @tag: of its slabs' pages
  * @spread: in which order a new slab gives out its objects
+ * @barn_bytes: of objects that a barn keeps, where nobody has said how many sheaves; 0: as others
  * @slots: where the caller has its slots, which then are the caller's. With other strides than a struct pcs its
  *         inline fast paths are closed; the caller has his own
  */
@@ -317,6 +318,7 @@ struct cache_kind {
 	bool internal;
 	uint8_t tag;
 	uint8_t spread;
+	size_t barn_bytes;
 	struct pcs_set slots;
 };
 hidden struct uslub_cache *cache_create_locked(const char *name, size_t object_size,

@@ -18,6 +18,7 @@
 
 #define PARTIAL_BYTES ((size_t)64 << 10) /* empty slabs on a node's list */
 #define PARTIAL_MOST  5u
+#define BARN_BYTES    ((size_t)64 << 10) /* full sheaves of a node's barn */
 #define SPREAD_BYTES  ((size_t)128)
 #define SLOTS_LEAST   ((size_t)64 << 10) /* the arena maps this much and more, from a page on */
 
@@ -82,6 +83,7 @@ static struct uslub_cache *make(unsigned class)
 	struct cache_kind kind = {
 		.tag = (uint8_t)tag,
 		.spread = spread_of(size),
+		.barn_bytes = BARN_BYTES,
 		.slots = { (struct pcs *)((char *)malloc_fast.slots + SLOT_OF_TAG(tag)),
 			   1 << PCS_PAGE_SHIFT },
 	};
