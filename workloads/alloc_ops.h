@@ -34,7 +34,8 @@ struct heap {
  * @reserve: makes sure that @take succeeds n times; returns a handle, or NULL
  * @take: an object out of a reservation, or NULL where the family cannot reserve and has no memory
  * @unreserve: gives a reservation back, with what is left in it
- * @malloc, @calloc, @realloc: as those of the C library, of any size; what they return is freed by @free.
+ * @malloc, @calloc, @realloc: as those of the C library, of any size; what they return is freed by @free;
+ * @aligned: as aligned_alloc(), the alignment first.
  *	For the workloads of workloads_general.def, which only a family that has them can run
  */
 struct alloc_ops {
@@ -47,6 +48,7 @@ struct alloc_ops {
 	void *(*malloc)(struct heap heap, size_t size);
 	void *(*calloc)(struct heap heap, size_t n, size_t size);
 	void *(*realloc)(struct heap heap, void *object, size_t size);
+	void *(*aligned)(struct heap heap, size_t align, size_t size);
 };
 
 #endif /* WORKLOADS_ALLOC_OPS_H */

@@ -10,6 +10,7 @@
 #include <urcu/urcu-memb.h>
 #include "instantiate.h"
 #include "steps_general.h"
+#include "steps_replay.h"
 
 /*
  * Where the callback's head lies in an object: behind the two words that a reader may still look
@@ -78,6 +79,12 @@ static inline void *ops_realloc(struct heap heap, void *object, size_t size)
 	return realloc(object, size);
 }
 
+static inline void *ops_aligned(struct heap heap, size_t align, size_t size)
+{
+	(void)heap;
+	return aligned_alloc(align, size);
+}
+
 static const struct alloc_ops ops = {
 	.alloc = ops_alloc,
 	.free = ops_free,
@@ -88,6 +95,7 @@ static const struct alloc_ops ops = {
 	.malloc = ops_malloc,
 	.calloc = ops_calloc,
 	.realloc = ops_realloc,
+	.aligned = ops_aligned,
 };
 
 #define WORKLOAD(name, ...) WL_INSTANCE(name, malloc, &ops)

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include "steps.h"
 #include "steps_general.h"
+#include "steps_replay.h"
 #include "workload.h"
 
 #define WL_NO_LATENCIES	      NULL

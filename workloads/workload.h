@@ -25,6 +25,7 @@
 #include "latency.h"
 #include "mailbox.h"
 
+struct wl_replay;
 struct wl_ring;
 struct wl_thread;
 
@@ -41,6 +42,7 @@ struct wl_thread;
 #define WL_GENERAL    0x40u
 #define WL_SHARED     0x80u
 #define WL_SUCCESSION 0x100u
+#define WL_TRACE      0x200u
 
 #define WL_NO_SHEAVES UINT32_MAX /* as a sheaf capacity */
 
@@ -81,6 +83,7 @@ enum wl_transport {
  * @transport: how messages get from the former to the latter
  * @slabs: part-used slabs that statread makes
  * @variant: index into the workload's variants
+ * @replay: of a WL_TRACE workload what it replays
  * @policy: policy of the cache, for the family "uslub"
  */
 struct wl_params {
@@ -97,6 +100,7 @@ struct wl_params {
 	enum wl_transport transport;
 	unsigned slabs;
 	unsigned variant;
+	const struct wl_replay *replay;
 	struct uslub_policy policy;
 };
 

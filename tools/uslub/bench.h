@@ -67,6 +67,8 @@ struct bench_options {
 	size_t size;
 	size_t min_size;
 	unsigned live;
+	const char *trace_file; /* of a WL_TRACE workload */
+	bool no_touch;		/* objects that are replayed are not written to */
 	unsigned burst;
 	unsigned window;
 	unsigned batch;
@@ -217,6 +219,16 @@ unsigned bench_online_cpus(int **cpus);
 
 /* bench_spawn.c */
 bool bench_spawn_probe(const struct allocator *allocator);
+
+struct trace_header;
+struct wl_replay;
+
+/*
+ * bench_trace_look   - read a whole trace, and what its header says: 0, or -1 after a message
+ * bench_trace_replay - make what @threads replay of it; NULL after a message. It stays for ever
+ */
+int bench_trace_look(const char *path, struct trace_header *header);
+struct wl_replay *bench_trace_replay(const char *path, unsigned threads, bool touch);
 int bench_spawn(struct bench *b, const struct bench_run *run, unsigned round, void (*tick)(void *),
 		void *arg);
 void bench_catch_interrupts(void);

@@ -17,6 +17,8 @@ enum bench_key {
 	KEY_SIZE,
 	KEY_SIZES,
 	KEY_LIVE,
+	KEY_FILE,
+	KEY_NO_TOUCH,
 	KEY_BURST,
 	KEY_WINDOW,
 	KEY_BATCH,

@@ -14,6 +14,7 @@
 #include "policy.h"
 #include "text.h"
 #include "tool.h"
+#include "trace.h"
 
 #define MOST_LOOPS   1000000000u
 #define MOST_THREADS 32768u
@@ -38,6 +39,8 @@ static const struct argp_option options[] = {
 	  "Workloads of malloc: sizes of objects (default: the workload's)", 0 },
 	{ "live", KEY_LIVE, "N", 0,
 	  "Workloads of malloc: objects each thread has at a time (default: the workload's)", 0 },
+	{ "file", KEY_FILE, "TRACE", 0, "trace: what to replay, a file of `uslub record'", 0 },
+	{ "no-touch", KEY_NO_TOUCH, NULL, 0, "trace: do not write to the objects", 0 },
 	{ "burst", KEY_BURST, "N", 0, "burst, statread: objects of a burst (default: 32)", 0 },
 	{ "window", KEY_WINDOW, "N", 0, "window: objects of the window (default: 1024)", 0 },
 	{ "batch", KEY_BATCH, "N", 0,
@@ -374,6 +377,40 @@ static void check_general(struct argp_state *state, const struct bench_options *
 			   o->workload->name, o->workload->min_size);
 }
 
+/* A thread that had done its share would leave others waiting for its objects, so that only time ends it. */
+static void check_trace(struct argp_state *state, struct bench_options *o)
+{
+	bool trace = o->workload->flags & WL_TRACE;
+	struct trace_header header;
+	unsigned cpus;
+
+	if (!trace && o->trace_file)
+		refuse(state, o, "--file");
+	if (!trace && o->no_touch)
+		refuse(state, o, "--no-touch");
+	if (!trace)
+		return;
+	if (!o->trace_file)
+		argp_error(state,
+			   "the workload 'trace' takes --file TRACE, which `uslub record' writes");
+	if (o->ops)
+		refuse(state, o, "--ops");
+	if (o->min_size)
+		refuse(state, o, "--sizes");
+	if (o->live)
+		refuse(state, o, "--live");
+	if (o->scaling)
+		refuse(state, o, "--scaling");
+	if (bench_trace_look(o->trace_file, &header))
+		exit(TOOL_EXIT_USAGE);
+	if (o->threads > header.threads)
+		argp_error(state, "%s was recorded of %u thread%s: --threads takes no more",
+			   o->trace_file, header.threads, header.threads == 1 ? "" : "s");
+	cpus = bench_online_cpus(NULL);
+	if (!o->threads)
+		o->threads = header.threads < cpus ? header.threads : cpus;
+}
+
 /* The kernel has policies and sizes of its own, and one loop. */
 static void check_kernel(struct argp_state *state, const struct bench_options *o)
 {
@@ -470,6 +507,7 @@ static void check_all(struct argp_state *state, struct bench_options *o)
 	check_groups(state, o);
 	check_statread(state, o);
 	check_general(state, o);
+	check_trace(state, o);
 	check_kernel(state, o);
 	check_combination(state, o);
 }
@@ -613,6 +651,12 @@ static error_t parse_run_option(int key, char *arg, struct argp_state *state)
 		break;
 	case KEY_SIZES:
 		parse_sizes(state, arg, o);
+		break;
+	case KEY_FILE:
+		o->trace_file = arg;
+		break;
+	case KEY_NO_TOUCH:
+		o->no_touch = true;
 		break;
 	case KEY_LIVE:
 		bench_arg_unsigned(state, "live", arg, 1, 100000000, &o->live);

@@ -127,7 +127,11 @@ static struct strings arguments(const struct bench *b, const struct bench_run *r
 	add_length(&result, o);
 	if (o->rate > 0)
 		add(&result, tool_format("--rate=%.17g", o->rate));
-	if (o->workload->flags & WL_GENERAL) {
+	if (o->workload->flags & WL_TRACE) {
+		add(&result, tool_format("--file=%s", o->trace_file));
+		if (o->no_touch)
+			add(&result, tool_copy("--no-touch"));
+	} else if (o->workload->flags & WL_GENERAL) {
 		add(&result, tool_format("--sizes=%zu-%zu", o->min_size, o->size));
 		add(&result, tool_format("--live=%u", o->live));
 	} else {

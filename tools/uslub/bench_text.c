@@ -131,21 +131,26 @@ static char *duration(const struct bench_options *o)
 	return text;
 }
 
-/* "256-byte", or "256 + 512-byte", or "8 to 1024-byte" */
+/* "256-byte objects", or "256 + 512-byte objects", or "8 to 1024-byte objects", or the file of a trace */
 static char *sizes(const struct bench_options *o)
 {
 	const struct wl_params params = { .workload = o->workload, .size = o->size };
-	char *text = o->workload->flags & WL_GENERAL && o->min_size < o->size
-			     ? tool_format("%zu to %zu", o->min_size, o->size)
-			     : tool_format("%zu", o->size);
+	char *text, *longer;
+
+	if (o->workload->flags & WL_TRACE)
+		return tool_copy(o->trace_file);
+	text = o->workload->flags & WL_GENERAL && o->min_size < o->size
+		       ? tool_format("%zu to %zu", o->min_size, o->size)
+		       : tool_format("%zu", o->size);
 
 	for (unsigned i = 1; i < wl_caches(o->workload); i++) {
-		char *longer = tool_format("%s + %zu", text, wl_cache_size(&params, i));
-
+		longer = tool_format("%s + %zu", text, wl_cache_size(&params, i));
 		free(text);
 		text = longer;
 	}
-	return text;
+	longer = tool_format("%s-byte objects", text);
+	free(text);
+	return longer;
 }
 
 static char *cache_names(const struct workload *workload)
@@ -167,8 +172,8 @@ static void print_model_title(const struct text *t, const struct bench_options *
 	const struct sim_options *sim = o->sim;
 	char *bytes = sizes(o);
 
-	fprintf(t->out, "%s: %s-byte objects, %u round%s of %g ms after %g ms\n", o->workload->name,
-		bytes, o->repeat, o->repeat == 1 ? "" : "s", sim->ms, sim->warmup_ms);
+	fprintf(t->out, "%s: %s, %u round%s of %g ms after %g ms\n", o->workload->name, bytes,
+		o->repeat, o->repeat == 1 ? "" : "s", sim->ms, sim->warmup_ms);
 	free(bytes);
 	if (sim->sweep_count)
 		fprintf(t->out, "on a model of the machine %s", sim->machine.name);
@@ -203,9 +208,9 @@ static void print_title(const struct text *t)
 	}
 	length = duration(o);
 	bytes = sizes(o);
-	fprintf(t->out, "%s: %s-byte objects, %u thread%s, %u round%s of %s\n", o->workload->name,
-		bytes, last->threads, last->threads == 1 ? "" : "s", o->repeat,
-		o->repeat == 1 ? "" : "s", length);
+	fprintf(t->out, "%s: %s, %u thread%s, %u round%s of %s\n", o->workload->name, bytes,
+		last->threads, last->threads == 1 ? "" : "s", o->repeat, o->repeat == 1 ? "" : "s",
+		length);
 	free(length);
 	free(bytes);
 	if (o->workload->flags & WL_STATS)
@@ -218,7 +223,7 @@ static void print_title(const struct text *t)
 		fprintf(t->out, "(%u group%s of %u threads that send and %u that receive, %s)\n",
 			o->groups, o->groups == 1 ? "" : "s", o->fds, o->fds,
 			o->transport == WL_SOCKET ? "through sockets" : "through rings");
-	if (o->workload->flags & WL_GENERAL)
+	if (o->workload->flags & WL_GENERAL && !(o->workload->flags & WL_TRACE))
 		fprintf(t->out, "(%u objects of each thread at a time)\n", o->live);
 	if (o->workload->flags & WL_PAIRS && o->threads % 2)
 		fprintf(t->out, "(%u rounded up to pairs of a producer and a consumer)\n",

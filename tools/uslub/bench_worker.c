@@ -979,6 +979,11 @@ static int set_params(struct worker *w)
 	p->size = o->size;
 	p->min_size = o->min_size;
 	p->live = o->live;
+	if (o->workload->flags & WL_TRACE) {
+		p->replay = bench_trace_replay(o->trace_file, o->threads, !o->no_touch);
+		if (!p->replay)
+			return -1;
+	}
 	/* An alignment is for the workload's own size; another size is not stretched to it. */
 	p->align = o->size % (o->workload->align ? o->workload->align : 1) ? 0 : o->workload->align;
 	p->capacity = o->workload->capacity;
