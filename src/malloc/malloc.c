@@ -234,8 +234,8 @@ void *uslub_realloc(void *p, size_t size)
 		return NULL;
 	}
 	old = uslub_usable_size(p);
-	/* What would save less than half stays where it is. */
-	if (size <= old && size >= old / 2)
+	/* An object that would save less than half stays where it is; large memory can be cut. */
+	if (size <= old && size >= old / 2 && old <= CLASS_MOST)
 		return p;
 	if (size > SIZE_MOST)
 		return no_memory();
