@@ -355,7 +355,7 @@ struct uslub_cache *uslub_cache_create(const char *name, size_t object_size,
 				       const struct uslub_cache_args *given)
 {
 	struct uslub_cache_args none = { .args_size = sizeof(none) };
-	struct cache_kind kind = { NULL };
+	struct cache_kind kind = { .sheaves = NULL };
 	const struct uslub_cache_args *args = given ? given : &none;
 	struct uslub_cache *c;
 

@@ -322,6 +322,8 @@ static void each_k(void (*scenario)(size_t size))
 		{ 40 * MIB, 4 },
 	};
 
+	if (unit_under_valgrind())
+		unit_skip("valgrind takes what was given up and is had again for lost");
 	for (unsigned i = 0; i < array_size(kinds); i++)
 		for (unsigned once = 0; once < 2; once++)
 			each_k_of((struct setting){ .scenario = scenario,
