@@ -8,9 +8,11 @@
  * that they are told are those of the type the program believes to delete, and are not needed.
  */
 #include "malloc/malloc.c"
+#include "preload/preload.h"
 
 #define NAMED(type, name, args, function)                                                          \
-	__attribute__((visibility("default"), alias(#function), copy(function))) type name args;
+	exported same_as(function)                                                                 \
+	type name args;
 
 NAMED(void *, malloc, (size_t size), uslub_malloc)
 NAMED(void *, calloc, (size_t n, size_t size), uslub_calloc)

@@ -14,9 +14,7 @@
 #include <unistd.h>
 #include "base/print.h"
 #include "malloc/internal.h"
-
-#define exported	__attribute__((visibility("default")))
-#define same_as(target) __attribute__((alias(#target), copy(target)))
+#include "preload/preload.h"
 
 /* ---- alignment ------------------------------------------------------------------------------------ */
 
