@@ -17,6 +17,33 @@ WL_STEP size_t wl_size_even(const struct wl_params *params, uint64_t *random)
 }
 
 /*
+ * Small above all: the least size doubled k times with a probability of (k + 1) / 2^(k + 2), and every second time
+ * some bytes more than that. Of 16 bytes and more half are below 64, and one in a thousand has 128 KiB or more.
+ */
+WL_STEP size_t wl_size_skewed(const struct wl_params *params, uint64_t *random)
+{
+	const uint32_t limit = 1u << 31;
+	uint64_t luck = wl_random(random);
+	unsigned doublings = (unsigned)__builtin_ctz((uint32_t)luck | limit) +
+			     (unsigned)__builtin_ctz((uint32_t)(luck >> 32) | limit);
+	size_t size = params->min_size;
+
+	while (doublings-- && size < params->size)
+		size *= 2;
+	if (luck >> 63)
+		size += wl_random_below(random, (uint32_t)size);
+	return size < params->size ? size : params->size;
+}
+
+/* ---- Contents ---- */
+
+/* Whether all bytes are @value. */
+WL_STEP bool wl_all(const unsigned char *bytes, size_t n, unsigned char value)
+{
+	return n == 0 || (bytes[0] == value && !memcmp(bytes, bytes + 1, n - 1));
+}
+
+/*
  * ---- larson: a server whose threads come and go ----
  *
  * After Larson and Krishnan: Memory Allocation for Long-Running Server Applications, 1998. Each thread
@@ -73,8 +100,8 @@ WL_STEP void larson_finish(const struct alloc_ops *ops, struct wl_thread *t)
 /* ---- Objects that know what is in them ---- */
 
 /*
- * Written to the front and the end of an object, so that one that two have, or that lost something, is found by
- * whoever frees it.
+ * Stands at the front of an object whose other bytes all follow from it, so that one that two have, or that lost
+ * something, is found by whoever frees it.
  */
 struct wl_label {
 	uint32_t size;
@@ -92,17 +119,20 @@ WL_STEP void wl_label_write(void *object, size_t size)
 
 	label->size = (uint32_t)size;
 	label->cookie = wl_label_cookie(object, size);
-	((unsigned char *)object)[size - 1] = (unsigned char)label->cookie;
+	memset(label + 1, (unsigned char)label->cookie, size - sizeof(*label));
 	__asm__ volatile("" : : "r"(object) : "memory");
 }
 
 WL_STEP void wl_label_check(struct wl_thread *t, const void *object)
 {
 	const struct wl_label *label = object;
-	uint32_t cookie = wl_label_cookie(object, label->size);
+	size_t size = label->size;
+	uint32_t cookie = wl_label_cookie(object, size);
 
-	if (WL_UNLIKELY(label->cookie != cookie || label->size > t->params->size ||
-			((const unsigned char *)object)[label->size - 1] != (unsigned char)cookie))
+	if (WL_UNLIKELY(label->cookie != cookie || size < sizeof(*label) ||
+			size > t->params->size ||
+			!wl_all((const unsigned char *)(label + 1), size - sizeof(*label),
+				(unsigned char)cookie)))
 		t->corrupt++;
 }
 
@@ -135,19 +165,9 @@ WL_STEP void *wl_exchange(void **place, void *object)
 /*
  * ---- mstress: what large programs do ----
  *
- * Sizes as in mimalloc's mstress: mostly small, one in ten some hundreds of bytes, one in a hundred some
- * kilobytes, few yet more. Objects die at random ages; one in eight goes to another thread, which has it until it
- * hands it on or it dies there.
+ * After mstress of mimalloc's tests. Objects die at random ages; one in eight goes to another thread, which has it
+ * until it hands it on or it dies there.
  */
-WL_STEP size_t wl_size_skewed(const struct wl_params *params, uint64_t *random)
-{
-	size_t size = params->min_size + wl_random_below(random, 64);
-	uint32_t luck = wl_random_below(random, 1000);
-
-	size *= luck < 3 ? 2000 : luck < 15 ? 200 : luck < 110 ? 12 : 1;
-	return size < params->size ? size : params->size;
-}
-
 WL_STEP unsigned mstress_slots(const struct wl_params *params)
 {
 	return params->live;
@@ -209,7 +229,6 @@ WL_STEP void mstress_finish(const struct alloc_ops *ops, struct wl_thread *t)
 #define WL_BATCH 128u
 
 struct wl_batch {
-	struct wl_label label;
 	void *objects[WL_BATCH];
 };
 
@@ -323,7 +342,8 @@ WL_STEP void scratch_finish(const struct alloc_ops *ops, struct wl_thread *t)
  * ---- realloc: vectors and strings that grow ----
  *
  * A random one of the live ones grows: by some bytes, as a string does, or to the double, as a vector does.
- * What is new is written; one that is too long ends, when its first byte of each KiB is looked at.
+ * What is new is written; one that is too long ends, when all of it is looked at. It begins with its own size; of the
+ * rest the bytes of each KiB are its number.
  */
 #define WL_GROWN_STEP 1024u
 
@@ -337,13 +357,38 @@ WL_STEP void realloc_setup(const struct alloc_ops *ops, struct wl_thread *t)
 	wl_nothing(ops, t);
 }
 
+/* Writes what is to be at @from..@to - 1. */
+WL_STEP void realloc_fill(unsigned char *object, size_t from, size_t to)
+{
+	for (size_t end; from < to; from = end) {
+		size_t step = from / WL_GROWN_STEP;
+
+		end = (step + 1) * WL_GROWN_STEP < to ? (step + 1) * WL_GROWN_STEP : to;
+		memset(object + from, (unsigned char)step, end - from);
+	}
+}
+
+WL_STEP bool realloc_intact(const unsigned char *object, size_t from, size_t to)
+{
+	for (size_t end; from < to; from = end) {
+		size_t step = from / WL_GROWN_STEP;
+
+		end = (step + 1) * WL_GROWN_STEP < to ? (step + 1) * WL_GROWN_STEP : to;
+		if (!wl_all(object + from, end - from, (unsigned char)step))
+			return false;
+	}
+	return true;
+}
+
 WL_STEP void realloc_end(const struct alloc_ops *ops, struct wl_thread *t, void **slot)
 {
-	const unsigned char *object = *slot;
-	size_t size = object ? *(const uint32_t *)object : 0;
+	uint32_t size;
 
-	for (size_t at = WL_GROWN_STEP; at < size; at += WL_GROWN_STEP)
-		t->corrupt += object[at] != (unsigned char)(at / WL_GROWN_STEP);
+	if (!*slot)
+		return;
+	memcpy(&size, *slot, sizeof(size));
+	t->corrupt += size > 2 * t->params->size + t->params->min_size ||
+		      !realloc_intact(*slot, sizeof(size), size);
 	ops->free(t->heaps[0], *slot);
 	*slot = NULL;
 }
@@ -365,8 +410,7 @@ WL_STEP bool realloc_grow(const struct alloc_ops *ops, struct wl_thread *t, void
 		return false;
 	*slot = object;
 	*(uint32_t *)object = (uint32_t)size;
-	for (size_t at = old ? old : sizeof(uint32_t); at < size; at++)
-		object[at] = (unsigned char)(at / WL_GROWN_STEP);
+	realloc_fill(object, old ? old : sizeof(uint32_t), size);
 	return true;
 }
 
@@ -390,7 +434,7 @@ WL_STEP void realloc_finish(const struct alloc_ops *ops, struct wl_thread *t)
 /*
  * ---- calloc: memory that must be zero, and has been used before ----
  *
- * A word of each line is looked at and written to.
+ * All of it is looked at, and a byte of each line written to.
  */
 WL_STEP unsigned calloc_slots(const struct wl_params *params)
 {
@@ -413,12 +457,8 @@ WL_STEP uint64_t calloc_run(const struct alloc_ops *ops, struct wl_thread *t, ui
 		object = *slot = ops->calloc(t->heaps[0], 1, size);
 		if (WL_UNLIKELY(!object))
 			return wl_fail(t, i);
-		for (size_t at = 0; at < size; at += WL_LINE_SIZE) {
-			t->corrupt += object[at] != 0;
-			object[at] = 1;
-		}
-		t->corrupt += size > 1 && object[size - 1] > 1;
-		object[size - 1] = 1;
+		t->corrupt += !wl_all(object, size, 0);
+		wl_touch_lines(object, size);
 	}
 	return n;
 }

@@ -364,6 +364,8 @@ static void check_general(struct argp_state *state, const struct bench_options *
 		refuse(state, o, "--live");
 	if (!general)
 		return;
+	if (o->live && !o->workload->live)
+		refuse(state, o, "--live");
 	if (o->size && !o->min_size)
 		argp_error(state, "the workload '%s' takes --sizes MIN-MAX, not --size",
 			   o->workload->name);
@@ -397,8 +399,6 @@ static void check_trace(struct argp_state *state, struct bench_options *o)
 		refuse(state, o, "--ops");
 	if (o->min_size)
 		refuse(state, o, "--sizes");
-	if (o->live)
-		refuse(state, o, "--live");
 	if (o->scaling)
 		refuse(state, o, "--scaling");
 	if (bench_trace_look(o->trace_file, &header))

@@ -133,7 +133,8 @@ static struct strings arguments(const struct bench *b, const struct bench_run *r
 			add(&result, tool_copy("--no-touch"));
 	} else if (o->workload->flags & WL_GENERAL) {
 		add(&result, tool_format("--sizes=%zu-%zu", o->min_size, o->size));
-		add(&result, tool_format("--live=%u", o->live));
+		if (o->live)
+			add(&result, tool_format("--live=%u", o->live));
 	} else {
 		add(&result, tool_format("--size=%zu", o->size));
 	}

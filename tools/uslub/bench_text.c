@@ -223,7 +223,7 @@ static void print_title(const struct text *t)
 		fprintf(t->out, "(%u group%s of %u threads that send and %u that receive, %s)\n",
 			o->groups, o->groups == 1 ? "" : "s", o->fds, o->fds,
 			o->transport == WL_SOCKET ? "through sockets" : "through rings");
-	if (o->workload->flags & WL_GENERAL && !(o->workload->flags & WL_TRACE))
+	if (o->live)
 		fprintf(t->out, "(%u objects of each thread at a time)\n", o->live);
 	if (o->workload->flags & WL_PAIRS && o->threads % 2)
 		fprintf(t->out, "(%u rounded up to pairs of a producer and a consumer)\n",

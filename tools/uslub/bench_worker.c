@@ -370,15 +370,6 @@ static uint64_t peak_bytes(void)
 	return kib << 10;
 }
 
-/* What is still there some time after the last free, with nothing done in between. */
-static uint64_t bytes_left(struct worker *w)
-{
-	struct timespec second = { .tv_sec = 1 };
-
-	nanosleep(&second, NULL);
-	return resident_bytes(w);
-}
-
 /* Lets the largest resident size begin at the present one; older kernels keep what start-up took. */
 static void reset_peak(void)
 {
@@ -399,6 +390,13 @@ static void pause_ns(uint64_t ns)
 	struct timespec time = { (time_t)(ns / NS_PER_SECOND), (long)(ns % NS_PER_SECOND) };
 
 	nanosleep(&time, NULL);
+}
+
+/* What is still there some time after the last free, with nothing done in between. */
+static uint64_t bytes_left(struct worker *w)
+{
+	pause_ns(NS_PER_SECOND);
+	return resident_bytes(w);
 }
 
 /*

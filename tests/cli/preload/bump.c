@@ -2,7 +2,8 @@
 /*
  * A malloc that cuts pieces off one mapping and takes nothing back, so that memory must be seen to grow. With
  * OVERLAP=N every N-th piece that a thread other than the first asks for lies over the one before: over its end,
- * or, of a large one, over most of it. With STALE=1 calloc gives them what somebody had before.
+ * or, of a large one, over most of it. With STALE=1 calloc gives them what somebody had before, with STALE=2 in a
+ * single byte in the middle. With SHORT=1 realloc brings them all but the last byte.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,14 +15,15 @@
 
 static char *base;
 static size_t used, pieces, overlap;
-static int stale;
+static int stale, shortens;
 static __thread char *last;
 static __thread size_t last_size;
 
 __attribute__((constructor)) static void start(void)
 {
 	overlap = getenv("OVERLAP") ? strtoul(getenv("OVERLAP"), NULL, 10) : 0;
-	stale = getenv("STALE") != NULL;
+	stale = getenv("STALE") ? atoi(getenv("STALE")) : 0;
+	shortens = getenv("SHORT") != NULL;
 }
 
 static int disturbs(void)
@@ -74,8 +76,8 @@ void *calloc(size_t n, size_t size)
 {
 	char *p = cut(16, n * size);
 
-	if (p && stale && disturbs())
-		memset(p, 1, n * size);
+	if (p && size && stale && disturbs())
+		memset(stale > 1 ? p + n * size / 2 : p, 1, stale > 1 ? 1 : n * size);
 	return p;
 }
 
@@ -85,7 +87,7 @@ void *realloc(void *old, size_t size)
 	void *p = cut(16, size);
 
 	if (p && old)
-		memcpy(p, old, before < size ? before : size);
+		memcpy(p, old, before < size ? before - (shortens && disturbs()) : size);
 	return p;
 }
 
