@@ -1198,8 +1198,8 @@ static int run(struct worker *w)
 	for (unsigned i = 0; i < w->threads_count; i++)
 		pthread_join(w->threads[i].pthread, NULL);
 	if (w->failed) {
-		tool_error("%s has no memory for an object of %zu bytes", w->allocator->name,
-			   w->params.size);
+		tool_error("%s has no memory for an object of %s%zu bytes", w->allocator->name,
+			   w->params.workload->flags & WL_GENERAL ? "up to " : "", w->params.size);
 		return TOOL_EXIT_USAGE;
 	}
 	for (unsigned i = 0; i < w->working_count; i++)
