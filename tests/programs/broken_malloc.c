@@ -5,9 +5,11 @@
  *
  *   overlap  now and then a block is handed out that somebody has already (what there is without BROKEN)
  *   lose     now and then realloc() forgets the last eight bytes that it should keep
- *   align    blocks are aligned to 8 bytes only
- *   keep     nothing is freed
+ *   keep     memory never goes back to the kernel
+ *   none     there is none, so nothing may be noticed
  */
+#include <dlfcn.h>
+#include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -20,6 +22,7 @@
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t size);
+void *__libc_memalign(size_t align, size_t size);
 void __libc_free(void *p);
 
 void *malloc(size_t size);
@@ -32,7 +35,7 @@ void free(void *p);
 #define EVERY	 500 /* of these sizes */
 #define SHARED	 256
 
-static enum { OVERLAP, LOSE, ALIGN, KEEP } fault;
+static enum { OVERLAP, LOSE, KEEP, NONE } fault;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned counted;
 
@@ -43,12 +46,17 @@ static size_t free_size;
 
 static __attribute__((constructor)) void choose(void)
 {
-	static const char *const names[] = { "overlap", "lose", "align", "keep" };
+	static const char *const names[] = { "overlap", "lose", "keep", "none" };
 	const char *wanted = getenv("BROKEN");
 
 	for (unsigned i = 0; wanted && i < sizeof(names) / sizeof(names[0]); i++) {
 		if (!strcmp(names[i], wanted))
 			fault = i;
+	}
+	if (fault == KEEP) {
+		mallopt(M_ARENA_MAX, 1);
+		mallopt(M_MMAP_MAX, 0);
+		mallopt(M_TRIM_THRESHOLD, -1);
 	}
 }
 
@@ -85,31 +93,41 @@ static void *second_time(size_t size)
 
 void *malloc(size_t size)
 {
-	void *p;
+	void *p = fault == OVERLAP ? second_time(size) : NULL;
 
-	if (fault == ALIGN) {
-		p = __libc_malloc(size + 8);
-		return p ? (char *)p + 8 : NULL;
-	}
-	p = fault == OVERLAP ? second_time(size) : NULL;
 	return p ? p : __libc_malloc(size);
 }
 
 void *calloc(size_t n, size_t size)
 {
-	size_t all = n * size;
-	void *p;
-
-	if (fault != ALIGN)
-		return __libc_calloc(n, size);
-	p = malloc(all);
-	return p ? memset(p, 0, all) : NULL;
+	return __libc_calloc(n, size);
 }
 
-/* Where a block of the C library begins that this one is in. */
-static void *base(void *p)
+void *memalign(size_t align, size_t size)
 {
-	return fault == ALIGN && p && (uintptr_t)p % 16 ? (char *)p - 8 : p;
+	return __libc_memalign(align, size);
+}
+
+void *aligned_alloc(size_t align, size_t size)
+{
+	return __libc_memalign(align, size);
+}
+
+int posix_memalign(void **p, size_t align, size_t size)
+{
+	*p = __libc_memalign(align, size);
+	return *p ? 0 : ENOMEM;
+}
+
+/* The one function that has no other name; a library that the program is linked with may have one, too. */
+size_t malloc_usable_size(void *p)
+{
+	static size_t (*usable)(void *p);
+
+	if (!usable)
+		usable = (size_t(*)(void *))dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD),
+						  "malloc_usable_size");
+	return usable(p);
 }
 
 static void *lose(void *p, size_t size)
@@ -125,27 +143,21 @@ static void *lose(void *p, size_t size)
 
 static void *move(void *p, size_t size)
 {
-	size_t before = malloc_usable_size(base(p)) - (size_t)((char *)p - (char *)base(p));
+	size_t before = malloc_usable_size(p);
 	void *moved = malloc(size);
 
-	if (!moved)
-		return NULL;
-	memcpy(moved, p, before < size ? before : size);
-	free(p);
-	return moved;
+	return moved ? memcpy(moved, p, before < size ? before : size) : NULL;
 }
 
 void *realloc(void *p, size_t size)
 {
 	if (fault == LOSE)
 		return lose(p, size);
-	if (p && (fault == ALIGN || is_shared(p)))
-		return move(p, size);
-	return p ? __libc_realloc(p, size) : malloc(size);
+	return is_shared(p) ? move(p, size) : __libc_realloc(p, size);
 }
 
 void free(void *p)
 {
-	if (fault != KEEP && !is_shared(p))
-		__libc_free(base(p));
+	if (!is_shared(p))
+		__libc_free(p);
 }

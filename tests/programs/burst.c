@@ -22,7 +22,7 @@
 #define MOST	   (4096 * MIB)
 #define PATIENCE_S 5
 /* Near the baseline: a share of what it had, and what a library keeps at hand. */
-#define KEPT_SHARE 64
+#define KEPT_SHARE 32
 #define KEPT	   (16 * MIB)
 
 struct part {

@@ -109,13 +109,16 @@ def check_in_force(*args, **env):
               f"{args[0]} calls {symbol} of {path}: {found or 'it is not said'}", r)
 
 
-def check_mapped(pid):
-    """That a running process has the malloc to be tested."""
+def check_mapped(pid, name=None):
+    """That a running process has the malloc to be tested, unless it has ended or runs a program of another name."""
     path = library()
-    if not path:
-        return
-    with open(f"/proc/{pid}/maps", encoding="utf-8") as f:
-        check(path in f.read(), f"process {pid} has {path}")
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8") as f:
+            maps = f.read()
+        if path and name in (None, os.path.basename(os.readlink(f"/proc/{pid}/exe"))):
+            check(path in maps, f"process {pid} has {path}")
+    except OSError:
+        pass
 
 
 def pids_below(pid):
